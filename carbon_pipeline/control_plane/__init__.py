@@ -1,0 +1,1 @@
+"""The control plane's records: workspaces, credentials, and where each dataset stands."""

@@ -1,0 +1,1 @@
+"""Sealing secrets: a keyring, and AES-256-GCM bound to where the secret belongs."""
