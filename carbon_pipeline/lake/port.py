@@ -30,7 +30,7 @@ class Staged:
 
 
 class Lake(ABC):
-    """One lakehouse. Methods raise a `LakeError`, apart from `commit`, which answers with an outcome whatever happens."""
+    """One lakehouse. Methods raise a `LakeError`; only `commit` answers with an outcome whatever happens."""
 
     @abstractmethod
     def ensure_table(self, dataset: Dataset, mapping: Mapping) -> TableHead:

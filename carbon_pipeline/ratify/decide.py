@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_never
 
+from carbon_pipeline.lake.outcome import SnapshotFacts
 from carbon_pipeline.ledger.operation import Settlement
 from carbon_pipeline.ledger.states import OperationStatus, Ruling
 from carbon_pipeline.ratify.evidence import (
@@ -66,27 +67,24 @@ def decide(status: OperationStatus, evidence: Evidence | None) -> Action:
 
 def _from_evidence(evidence: Evidence) -> Action:
     match evidence:
-        case Unreachable():
-            return Leave(reason=evidence.reason)
-        case TargetReplaced():
-            return _settle(Ruling.TARGET_REPLACED, evidence.reason)
-        case OnMain():
-            return Settle(
-                settlement=Settlement(
-                    ruling=Ruling.LANDED, reason="its snapshot is in main's ancestry", facts=evidence.facts
-                )
-            )
+        case Unreachable(reason=reason):
+            action: Action = Leave(reason=reason)
+        case TargetReplaced(reason=reason):
+            action = _settle(Ruling.TARGET_REPLACED, reason)
+        case OnMain(facts=facts):
+            action = _settle(Ruling.LANDED, "its snapshot is in main's ancestry", facts)
         case OffMain():
-            return _settle(Ruling.ROLLED_BACK, "its snapshot exists, but main was moved back behind it")
-        case WitnessOnly():
-            return _settle(Ruling.EVIDENCE_EXPIRED, evidence.witness)
-        case Absent():
-            return Fence(head_snapshot_id=evidence.head_snapshot_id)
-        case Broken():
-            return _settle(Ruling.NO_EVIDENCE, evidence.reason)
+            action = _settle(Ruling.ROLLED_BACK, "its snapshot exists, but main was moved back behind it")
+        case WitnessOnly(witness=witness):
+            action = _settle(Ruling.EVIDENCE_EXPIRED, witness)
+        case Absent(head_snapshot_id=head):
+            action = Fence(head_snapshot_id=head)
+        case Broken(reason=reason):
+            action = _settle(Ruling.NO_EVIDENCE, reason)
         case _:
             assert_never(evidence)
+    return action
 
 
-def _settle(ruling: Ruling, reason: str) -> Settle:
-    return Settle(settlement=Settlement(ruling=ruling, reason=reason))
+def _settle(ruling: Ruling, reason: str, facts: SnapshotFacts | None = None) -> Settle:
+    return Settle(settlement=Settlement(ruling=ruling, reason=reason, facts=facts))

@@ -1,0 +1,116 @@
+"""Opening catalogs, and what may be said about one without giving away its secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from threading import Lock
+from urllib.parse import urlsplit, urlunsplit
+
+import requests
+from pyiceberg.catalog import Catalog, load_catalog
+from pyiceberg.exceptions import RESTError
+from requests.adapters import HTTPAdapter
+from sqlalchemy.exc import SQLAlchemyError
+
+from carbon_pipeline.errors import LakeUnreachable, StorageFailed, UsageError
+
+CONNECT_TIMEOUT_SECONDS = 10
+READ_TIMEOUT_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CatalogConfig:
+    """A registered catalog: PyIceberg's properties for it, secrets among them."""
+
+    name: str
+    properties: Mapping[str, str] = field(repr=False)
+
+    @property
+    def kind(self) -> str:
+        """PyIceberg's catalog type, `sql` or `rest` most often."""
+        declared = self.properties.get("type")
+        if declared:
+            return declared
+        return "rest" if self.properties.get("uri", "").startswith("http") else "sql"
+
+    @property
+    def uri(self) -> str:
+        """The catalog's address without user, password or query."""
+        parts = urlsplit(self.properties.get("uri", ""))
+        host = parts.hostname or ""
+        address = f"{host}:{parts.port}" if parts.port else host
+        return urlunsplit((parts.scheme, address, parts.path, "", ""))
+
+    @property
+    def warehouse(self) -> str:
+        """Where its tables live, as configured."""
+        return self.properties.get("warehouse", "")
+
+
+class _TimeoutAdapter(HTTPAdapter):
+    """Gives every request a time limit. PyIceberg sets none, so a hung catalog would hang the writer for ever."""
+
+    def send(  # type: ignore[override]  # requests declares the parameters one by one; all are handed on as they came
+        self, request: requests.PreparedRequest, **options: object
+    ) -> requests.Response:
+        options["timeout"] = options.get("timeout") or (CONNECT_TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS)
+        return super().send(request, **options)  # type: ignore[arg-type]  # as above
+
+
+def _open(config: CatalogConfig) -> Catalog:
+    catalog = load_catalog(config.name, **config.properties)
+    session = getattr(catalog, "_session", None)
+    if isinstance(session, requests.Session):
+        for scheme in ("http://", "https://"):
+            session.mount(scheme, _TimeoutAdapter())
+    return catalog
+
+
+class Catalogs:
+    """The registered catalogs, each opened once, on first use."""
+
+    def __init__(self, configs: Mapping[str, CatalogConfig]) -> None:
+        self._configs = dict(configs)
+        self._opened: dict[str, Catalog] = {}
+        self._lock = Lock()
+
+    def config(self, name: str) -> CatalogConfig:
+        """The configuration of a catalog; `UsageError` for an unknown one."""
+        if name not in self._configs:
+            known = ", ".join(sorted(self._configs)) or "none"
+            raise UsageError(f"no catalog called {name} is configured", remedy=f"Configured: {known}.")
+        return self._configs[name]
+
+    def open(self, name: str) -> Catalog:
+        """The catalog, opened if it was not yet; `LakeUnreachable` when it does not answer."""
+        config = self.config(name)
+        with self._lock:
+            if name not in self._opened:
+                with lake_errors(config.uri):
+                    self._opened[name] = _open(config)
+            return self._opened[name]
+
+
+@cache
+def _catalog_errors() -> tuple[type[Exception], ...]:
+    return (RESTError, SQLAlchemyError, requests.RequestException)
+
+
+@contextmanager
+def lake_errors(doing: str) -> Iterator[None]:
+    """Turn what PyIceberg, its drivers and the file system raise into our tree. Messages of drivers are not repeated:
+    they may hold parts of an address or of a password."""
+    try:
+        yield
+    except _catalog_errors() as error:
+        raise LakeUnreachable(f"the catalog did not answer as it should ({doing}): {type(error).__name__}") from error
+    except OSError as error:
+        raise storage_failed(doing, error) from error
+
+
+def storage_failed(doing: str, error: OSError) -> StorageFailed:
+    """The error for a file that could not be written or read."""
+    return StorageFailed(f"the warehouse failed ({doing}): {error.strerror or type(error).__name__}")
