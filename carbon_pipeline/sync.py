@@ -8,17 +8,19 @@ Entry.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import assert_never
+
+import pyarrow as pa
 
 from carbon_pipeline.destination.coordinate import Dataset
 from carbon_pipeline.errors import CommitRefused, OutcomeUnknown, Superseded
 from carbon_pipeline.gate.verdict import Actor, Admitted, admit
 from carbon_pipeline.identity import CredentialId
 from carbon_pipeline.lake.outcome import Landed, Outcome, Refused, Unknown
-from carbon_pipeline.lake.port import Lake, Progress
+from carbon_pipeline.lake.port import Lake
 from carbon_pipeline.lake.writers import Mode, Writer, check_mode
 from carbon_pipeline.ledger.operation import Entry, Intent, OpenRequest, Settlement
 from carbon_pipeline.ledger.port import Claim, Ledger
@@ -28,6 +30,9 @@ from carbon_pipeline.schema.mapping import Mapping, map_relation
 from carbon_pipeline.source.port import Source
 from carbon_pipeline.source.reading import Reading
 from carbon_pipeline.source.relation import Introspection, Relation
+
+Progress = Callable[[int, int], None]
+"""Called for every batch, with the rows and the Arrow bytes read so far. What it raises stops the write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +85,10 @@ class Receipt:
     reading: Reading
 
 
+def _silent(_rows: int, _size_bytes: int) -> None:
+    """Nobody is watching."""
+
+
 @contextmanager
 def prepare(ports: Ports, order: Order) -> Iterator[Prepared]:
     """Map, coordinate, ask the gate, and open the reading. Nothing is written yet."""
@@ -91,7 +100,7 @@ def prepare(ports: Ports, order: Order) -> Iterator[Prepared]:
         yield Prepared(ports=ports, order=order, mapping=mapping, admitted=admitted, reading=reading)
 
 
-def publish(prepared: Prepared, progress: Progress | None = None) -> Receipt:
+def publish(prepared: Prepared, progress: Progress = _silent) -> Receipt:
     """Settle what is unsettled, then open → write → settle. Raises a `WriteError`, `SourceError` or `LakeError`."""
     ports, order = prepared.ports, prepared.order
     check_mode(order.writer, order.mode)
@@ -131,22 +140,29 @@ def _request(prepared: Prepared) -> OpenRequest:
     )
 
 
-def _write(claim: Claim, prepared: Prepared, intent: Intent, progress: Progress | None) -> Outcome:
+def _write(claim: Claim, prepared: Prepared, intent: Intent, progress: Progress) -> Outcome:
     lake = prepared.ports.lake
-
-    def report(rows: int, size_bytes: int) -> None:
-        claim.beat(intent, rows, size_bytes)
-        if progress is not None:
-            progress(rows, size_bytes)
-
     try:
-        staged = lake.stage(intent, prepared.mapping, prepared.reading.batches, report)
+        staged = lake.stage(intent, prepared.mapping, _watched(prepared.reading.batches, claim, intent, progress))
         permit = claim.advance(intent)
     except BaseException as error:
         _abort(claim, intent, error)
         raise
     # From here on an interruption proves nothing: the operation is `committing`, and only evidence may end it.
     return lake.commit(permit, staged)
+
+
+def _watched(
+    batches: Iterable[pa.RecordBatch], claim: Claim, intent: Intent, progress: Progress
+) -> Iterator[pa.RecordBatch]:
+    """*batches* as they are. The lease lives on this stream's progress alone, so a writer that hangs loses it."""
+    rows = size_bytes = 0
+    for batch in batches:
+        yield batch
+        rows += batch.num_rows
+        size_bytes += batch.nbytes
+        claim.beat(intent, rows, size_bytes)
+        progress(rows, size_bytes)
 
 
 def _abort(claim: Claim, intent: Intent, error: BaseException) -> None:

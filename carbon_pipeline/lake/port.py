@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -13,9 +13,6 @@ from carbon_pipeline.lake.outcome import Outcome
 from carbon_pipeline.ledger.operation import Intent, Operation, Permit, TableHead
 from carbon_pipeline.ratify.evidence import Evidence
 from carbon_pipeline.schema.mapping import Mapping
-
-Progress = Callable[[int, int], None]
-"""Called now and then while rows are written, with the rows and bytes so far."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +34,7 @@ class Lake(ABC):
         """The dataset's table, created empty where there is none, and main's snapshot."""
 
     @abstractmethod
-    def stage(self, intent: Intent, mapping: Mapping, batches: Iterable[pa.RecordBatch], progress: Progress) -> Staged:
+    def stage(self, intent: Intent, mapping: Mapping, batches: Iterable[pa.RecordBatch]) -> Staged:
         """Write data files and manifests for a replacement of the table's rows.
 
         When this fails it deletes what it wrote: no request can have named a file yet.

@@ -21,7 +21,6 @@ from pyiceberg.typedef import Record
 
 from carbon_pipeline.lake.iceberg.catalog import storage_failed
 from carbon_pipeline.lake.iceberg.fields import file_schema
-from carbon_pipeline.lake.port import Progress
 from carbon_pipeline.schema.row_identity import stamp
 
 ROW_GROUP_ROWS_MAX = 262_144
@@ -114,17 +113,20 @@ class RollingWriter:
         self._done: list[DataFile] = []
         self._paths: list[str] = []
 
-    def write(self, row_groups: Iterable[list[pa.RecordBatch]], progress: Progress) -> Written:
+    def write(self, row_groups: Iterable[list[pa.RecordBatch]]) -> Written:
         """Drain *row_groups*. On any error every file written so far is deleted and the error goes on."""
         try:
             for batches in row_groups:
                 self._guarded(batches)
-                progress(self._rows(), self._size_bytes())
             self._finish_file()
         except BaseException:
             self._discard()
             raise
-        return Written(files=tuple(self._done), rows=self._rows(), size_bytes=self._size_bytes())
+        return Written(
+            files=tuple(self._done),
+            rows=sum(file.record_count for file in self._done),
+            size_bytes=sum(file.file_size_in_bytes for file in self._done),
+        )
 
     def _guarded(self, batches: list[pa.RecordBatch]) -> None:
         try:
@@ -149,12 +151,6 @@ class RollingWriter:
         except OSError as error:
             raise storage_failed("closing a data file", error) from error
         self._open = None
-
-    def _rows(self) -> int:
-        return sum(file.record_count for file in self._done) + (self._open.rows if self._open else 0)
-
-    def _size_bytes(self) -> int:
-        return sum(file.file_size_in_bytes for file in self._done) + (self._open.size_bytes if self._open else 0)
 
     def _discard(self) -> None:
         if self._open is not None:

@@ -20,7 +20,7 @@ from carbon_pipeline.lake.iceberg.files import RollingWriter, Written, stamped_r
 from carbon_pipeline.lake.iceberg.observe import stamped_with
 from carbon_pipeline.lake.iceberg.plan import CommitPlan, PlanWriter, schema_updates
 from carbon_pipeline.lake.outcome import Outcome, Unknown
-from carbon_pipeline.lake.port import Lake, Progress, Staged
+from carbon_pipeline.lake.port import Lake, Staged
 from carbon_pipeline.ledger.operation import Intent, Operation, Permit, TableHead
 from carbon_pipeline.ratify.evidence import Evidence, Unreachable
 from carbon_pipeline.schema.mapping import Mapping
@@ -49,14 +49,14 @@ class IcebergLake(Lake):
             base_snapshot_id=snapshot.snapshot_id if snapshot else None,
         )
 
-    def stage(self, intent: Intent, mapping: Mapping, batches: Iterable[pa.RecordBatch], progress: Progress) -> Staged:
+    def stage(self, intent: Intent, mapping: Mapping, batches: Iterable[pa.RecordBatch]) -> Staged:
         """See `Lake.stage`. Data files go below `data/<operation id>/`, so that each can be told by its path."""
         operation = intent.operation
         table = self._load_at_base(operation)
         shape = _shape_for(table, mapping)
         writer = RollingWriter(table.io, f"{table.location()}/data/{operation.id}", shape.schema)
         groups = stamped_row_groups(batches, operation_id=operation.id, created_at=operation.opened_at)
-        written = writer.write(groups, progress)
+        written = writer.write(groups)
         with lake_errors(f"writing manifests of {operation.dataset.coordinate}"):
             plan = _plan(table, shape, intent, written)
         return Staged(
