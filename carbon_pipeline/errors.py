@@ -10,6 +10,7 @@
     │   ├── SourceUnreachable          no connection: host, port, network, TLS
     │   ├── SourceRefusedLogin         wrong user, password or database
     │   ├── SourceForbids              connected, but not allowed to read this
+    │   ├── SourceReplaced             another database answers where the credential's stood
     │   ├── RelationNotFound           the table is not there (any more)
     │   ├── RelationChanged            the table changed between introspection and reading
     │   ├── ValueNotRepresentable      a value that no rule covers
@@ -120,6 +121,12 @@ class SourceForbids(SourceError):
     default_remedy = "Grant the source's user SELECT on the table and USAGE on its schema."
 
 
+class SourceReplaced(SourceError):
+    """Another database answers where the credential's stood."""
+
+    default_remedy = "Point the credential back at its database, or connect the new one under a name of its own."
+
+
 class RelationNotFound(SourceError):
     """The table is not there (any more)."""
 
@@ -216,6 +223,7 @@ POLICY: dict[type[CarbonError], Reaction] = {
     SourceUnreachable: Reaction.RETRY,
     SourceRefusedLogin: Reaction.HALT,
     SourceForbids: Reaction.HOLD,
+    SourceReplaced: Reaction.HOLD,
     RelationNotFound: Reaction.HOLD,
     RelationChanged: Reaction.RETRY,
     ValueNotRepresentable: Reaction.HOLD,

@@ -23,8 +23,6 @@ class Settings:
     """`CARBON_CONTROL_PLANE_URL`: a PostgreSQL of one's own. Nothing embedded starts when it is set."""
     encryption_keys: str | None = field(repr=False)
     """`CARBON_ENCRYPTION_KEYS`: `id:base64,…`, the first one seals."""
-    catalog_name: str
-    """`CARBON_CATALOG`: which of PyIceberg's configured catalogs backs `main`, where nothing is embedded."""
 
     @property
     def embedded(self) -> bool:
@@ -50,5 +48,4 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
         user=variables.get("CARBON_USER") or getpass.getuser(),
         control_plane_url=variables.get("CARBON_CONTROL_PLANE_URL") or None,
         encryption_keys=variables.get("CARBON_ENCRYPTION_KEYS") or None,
-        catalog_name=variables.get("CARBON_CATALOG") or "main",
     )

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit, urlunsplit
 import requests
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import RESTError
+from pyiceberg.utils.config import Config
 from requests.adapters import HTTPAdapter
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -43,6 +44,11 @@ class CatalogConfig:
         host = parts.hostname or ""
         address = f"{host}:{parts.port}" if parts.port else host
         return urlunsplit((parts.scheme, address, parts.path, "", ""))
+
+    @property
+    def uri_host(self) -> str:
+        """The host that the catalog is registered by; empty for one without."""
+        return urlsplit(self.properties.get("uri", "")).hostname or ""
 
     @property
     def warehouse(self) -> str:
@@ -77,6 +83,16 @@ class Catalogs:
         self._opened: dict[str, Catalog] = {}
         self._lock = Lock()
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The registered names."""
+        return tuple(sorted(self._configs))
+
+    @property
+    def warehouses(self) -> dict[str, str]:
+        """Each catalog's warehouse."""
+        return {name: config.warehouse for name, config in self._configs.items()}
+
     def config(self, name: str) -> CatalogConfig:
         """The configuration of a catalog; `UsageError` for an unknown one."""
         if name not in self._configs:
@@ -92,6 +108,13 @@ class Catalogs:
                 with lake_errors(config.uri):
                     self._opened[name] = _open(config)
             return self._opened[name]
+
+
+def configured_catalogs() -> dict[str, CatalogConfig]:
+    """The catalogs of PyIceberg's own configuration (its file and `PYICEBERG_CATALOG__…` variables) by name."""
+    settings = Config()
+    names = settings.get_known_catalogs()
+    return {name: CatalogConfig(name=name, properties=dict(settings.get_catalog_config(name) or {})) for name in names}
 
 
 @cache
