@@ -1,0 +1,1 @@
+"""Behaviour of the embedded PostgreSQL server, on real servers."""
