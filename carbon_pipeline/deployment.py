@@ -12,6 +12,7 @@ that control plane and on the catalogs that PyIceberg's own configuration names,
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
@@ -19,9 +20,9 @@ from pathlib import Path
 
 from sqlalchemy import URL, Engine
 
-from carbon_pipeline.control_plane.records import Connection, Credential, DatasetStatus, Workspace
+from carbon_pipeline.control_plane.records import Connection, Credential, DatasetStatus, Governance, Workspace
 from carbon_pipeline.control_plane.sql.directory import Directory
-from carbon_pipeline.control_plane.sql.engine import make_engine
+from carbon_pipeline.control_plane.sql.engine import engine_from_fields, engine_from_url
 from carbon_pipeline.control_plane.sql.ledger import SqlLedger
 from carbon_pipeline.control_plane.sql.migrate import migrate
 from carbon_pipeline.destination.coordinate import DEFAULT_CATALOG, Dataset, Destination
@@ -44,13 +45,25 @@ from carbon_pipeline.source.postgres.source import PostgresSource, SourceProbe, 
 from carbon_pipeline.source.relation import Introspection, Relation
 from carbon_pipeline.sync import Order, Ports
 from carbon_pipeline.sync_all import Listener, TableResult, sync_all
-from carbon_pipeline.vault.aes_gcm import load_or_create_keys, open_connection, seal_connection
+from carbon_pipeline.vault.aes_gcm import (
+    decode_connection,
+    encode_connection,
+    load_or_create_keys,
+    open_sealed,
+    seal,
+)
 from carbon_pipeline.vault.keyring import Keyring, parse_keyring
 from carbon_pipeline.verify.digest import Comparison
 
 CONTROL_DATABASE = "carbon"
 CATALOG_DATABASE = "lakehouse"
 DAGSTER_DATABASE = "dagster"
+
+EMBEDDED_WORKSPACE = "main"
+"""The one workspace that the embedded default makes for its user."""
+
+SEALED_FIELD = "connection"
+"""What a sealed secret is bound to, beside its workspace and credential."""
 
 CODE_VERSION = version("carbon-pipeline")
 WORKERS = 4
@@ -128,20 +141,26 @@ class Deployment:
             destination=destination,
             system_identifier=found.system_identifier,
             created_by=self.settings.user,
-            seal=lambda credential_id: seal_connection(
-                self.keyring, connection, workspace_id=workspace.id, credential_id=credential_id
+            seal=lambda credential_id: seal(
+                self.keyring,
+                encode_connection(connection),
+                workspace=workspace.id,
+                credential=credential_id,
+                field=SEALED_FIELD,
             ),
         )
         return credential, found
 
     def connection(self, credential: Credential) -> Connection:
         """The opened secret of a credential. Keep it in this process."""
-        return open_connection(
+        opened = open_sealed(
             self.keyring,
             self.directory.sealed_connection(credential.id),
-            workspace_id=credential.workspace.id,
-            credential_id=credential.id,
+            workspace=credential.workspace.id,
+            credential=credential.id,
+            field=SEALED_FIELD,
         )
+        return decode_connection(opened)
 
     def ports(self, credential: Credential) -> Ports:
         """The outer world of one credential's writes."""
@@ -216,9 +235,12 @@ def open_deployment(settings: Settings) -> Deployment:
     migrate(deployment.engine)
     for name in deployment.catalogs.names:
         config = deployment.catalogs.config(name)
-        deployment.directory.register_catalog(name, kind=config.kind, uri_host=config.uri_host, governance="own")
-    if settings.embedded:
-        deployment.directory.ensure_workspace("main", owner=settings.user)
+        deployment.directory.register_catalog(
+            name, kind=config.kind, uri_host=config.uri_host, governance=Governance.OWN
+        )
+    if settings.embedded and not deployment.directory.workspaces():
+        with suppress(UsageError):  # another process was first
+            deployment.directory.create_workspace(EMBEDDED_WORKSPACE, owner=settings.user)
     return deployment
 
 
@@ -260,7 +282,13 @@ def _on_embedded(settings: Settings) -> Deployment:
     )
     return Deployment(
         settings=settings,
-        engine=make_engine(server_url(server, CONTROL_DATABASE)),
+        engine=engine_from_fields(
+            host=server.host,
+            port=server.port,
+            user=server.user,
+            password=server.password,
+            database=CONTROL_DATABASE,
+        ),
         catalogs=Catalogs({DEFAULT_CATALOG: catalog}),
     )
 
@@ -284,5 +312,5 @@ def _on_configured(settings: Settings) -> Deployment:
             remedy="Set PYICEBERG_CATALOG__MAIN__URI and its kin, or write a .pyiceberg.yaml with catalog.main.",
         )
     return Deployment(
-        settings=settings, engine=make_engine(settings.control_plane_url or ""), catalogs=Catalogs(catalogs)
+        settings=settings, engine=engine_from_url(settings.control_plane_url or ""), catalogs=Catalogs(catalogs)
     )

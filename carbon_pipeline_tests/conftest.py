@@ -13,7 +13,11 @@ import psycopg
 import pytest
 from psycopg import sql
 
+from carbon_pipeline.control_plane.records import Connection, Credential, TlsMode
+from carbon_pipeline.deployment import Deployment, open_deployment
+from carbon_pipeline.destination.coordinate import DEFAULTED
 from carbon_pipeline.embedded_postgres.server import EmbeddedServer, ensure_database, ensure_running, stop
+from carbon_pipeline.settings import read_settings
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -86,3 +90,39 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(), f"{name} changed; if that is meant, `make golden` and read the diff"
 
     return check
+
+
+@pytest.fixture(scope="session")
+def deployment(home: Path, server: EmbeddedServer) -> Deployment:
+    """A deployment on the test run's own home, with its one workspace."""
+    assert server.port
+    return open_deployment(read_settings({"CARBON_HOME": str(home), "CARBON_USER": "tester"}))
+
+
+Connect = Callable[[str], tuple[Credential, str]]
+
+
+@pytest.fixture
+def connect(deployment: Deployment, server: EmbeddedServer, make_database: Callable[[str], str]) -> Connect:
+    """Make a database with this SQL in it and connect it: gives the credential and the database's name."""
+
+    def make(statements: str) -> tuple[Credential, str]:
+        database = make_database("source")
+        with admin_connection(server, database) as connection:
+            connection.execute(statements.encode())
+        credential, _ = deployment.connect(
+            database,
+            Connection(
+                host=server.host,
+                port=server.port,
+                database=database,
+                user=server.user,
+                password=server.password,
+                tls=TlsMode.DISABLE,
+            ),
+            destination=DEFAULTED,
+            workspace=deployment.workspace(None),
+        )
+        return credential, database
+
+    return make
