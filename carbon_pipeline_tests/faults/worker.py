@@ -11,7 +11,7 @@ from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Any
 
 from carbon_pipeline.deployment import open_deployment
-from carbon_pipeline.lake.iceberg import lake as iceberg_lake
+from carbon_pipeline.lake.iceberg.lake import IcebergLake
 from carbon_pipeline.settings import read_settings
 
 
@@ -48,16 +48,14 @@ def _dying_at(point: DieAt, commit: Callable[..., Any]) -> Callable[..., Any]:
 
 def sync(home: str, credential: str, tables: tuple[str, ...], point: DieAt = DieAt.NOWHERE) -> None:
     """Sync tables of a credential; exit 1 when one fails."""
-    iceberg_lake.commit = _dying_at(point, iceberg_lake.commit)
+    IcebergLake.commit = _dying_at(point, IcebergLake.commit)  # type: ignore[method-assign]  # this process only dies
     deployment = open_deployment(read_settings({"CARBON_HOME": home, "CARBON_USER": "tester"}))
     results = list(deployment.sync(deployment.directory.credential(credential), tables))
     if any(result.error for result in results):
         raise SystemExit("; ".join(str(result.error) for result in results if result.error))
 
 
-def start(
-    home: str, credential: str, tables: tuple[str, ...] = (), point: DieAt = DieAt.NOWHERE
-) -> ForkServerProcess:
+def start(home: str, credential: str, tables: tuple[str, ...] = (), point: DieAt = DieAt.NOWHERE) -> ForkServerProcess:
     """A running sync in a process of its own."""
     process = fork_context().Process(target=sync, args=(home, credential, tables, point))
     process.start()
