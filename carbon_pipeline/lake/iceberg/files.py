@@ -24,7 +24,7 @@ from carbon_pipeline.lake.iceberg.fields import file_schema
 from carbon_pipeline.schema.row_identity import stamp
 
 ROW_GROUP_ROWS_MAX = 262_144
-ROW_GROUP_BYTES_MAX = 48 * 1024 * 1024
+ROW_GROUP_BYTES_MAX = 24 * 1024 * 1024
 FILE_ROWS_MAX = 4_000_000
 FILE_BYTES_MAX = 512 * 1024 * 1024
 
