@@ -33,7 +33,9 @@ TWO_TABLES = """
 CREATE TABLE good (id int PRIMARY KEY);
 INSERT INTO good SELECT generate_series(1, 100);
 CREATE TABLE bad (id int PRIMARY KEY, payload text);
-INSERT INTO bad SELECT i, md5(i::text) || md5((-i)::text) || md5((i * 7)::text) || md5((i * 11)::text) FROM generate_series(1, 200000) i;
+INSERT INTO bad
+    SELECT i, md5(i::text) || md5((-i)::text) || md5((i * 7)::text) || md5((i * 11)::text)
+    FROM generate_series(1, 200000) i;
 """
 
 

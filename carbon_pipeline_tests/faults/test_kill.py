@@ -69,7 +69,7 @@ def last_status(deployment: Deployment, credential: Credential) -> OperationStat
 
 def verdicts(deployment: Deployment, credential: Credential) -> list[Equality | None]:
     """What comparing each table with its source says."""
-    return [v.comparison and v.comparison.verdict for v in deployment.verify(credential)]
+    return [v.comparison.verdict if v.comparison else None for v in deployment.verify(credential)]
 
 
 def sync_and_compare(deployment: Deployment, credential: Credential) -> None:

@@ -114,7 +114,12 @@ def configured_catalogs() -> dict[str, CatalogConfig]:
     """The catalogs of PyIceberg's own configuration (its file and `PYICEBERG_CATALOG__…` variables) by name."""
     settings = Config()
     names = settings.get_known_catalogs()
-    return {name: CatalogConfig(name=name, properties=dict(settings.get_catalog_config(name) or {})) for name in names}
+    return {
+        name: CatalogConfig(
+            name=name, properties={key: str(value) for key, value in (settings.get_catalog_config(name) or {}).items()}
+        )
+        for name in names
+    }
 
 
 @cache
