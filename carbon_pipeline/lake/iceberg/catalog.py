@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cache
 from threading import Lock
 from urllib.parse import urlsplit, urlunsplit
 
@@ -122,18 +121,19 @@ def configured_catalogs() -> dict[str, CatalogConfig]:
     }
 
 
-@cache
-def _catalog_errors() -> tuple[type[Exception], ...]:
-    return (RESTError, SQLAlchemyError, requests.RequestException)
-
-
 @contextmanager
 def lake_errors(doing: str) -> Iterator[None]:
-    """Turn what PyIceberg, its drivers and the file system raise into our tree. Messages of drivers are not repeated:
-    they may hold parts of an address or of a password."""
+    """Turn what PyIceberg, its drivers and the file system raise into our tree.
+
+    What a REST catalog says of a refusal is repeated. Messages of drivers are not: they may hold parts of an address or
+    of a password.
+    """
     try:
         yield
-    except _catalog_errors() as error:
+    except RESTError as error:
+        said = str(error).partition("\n")[0][:200]
+        raise LakeUnreachable(f"the catalog refused ({doing}): {said}") from error
+    except (SQLAlchemyError, requests.RequestException) as error:
         raise LakeUnreachable(f"the catalog did not answer as it should ({doing}): {type(error).__name__}") from error
     except OSError as error:
         raise storage_failed(doing, error) from error

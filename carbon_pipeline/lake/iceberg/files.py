@@ -10,17 +10,13 @@ from uuid import UUID
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
-from pyiceberg.io.pyarrow import (
-    compute_statistics_plan,
-    data_file_statistics_from_parquet_metadata,
-    parquet_path_to_id_mapping,
-)
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record
 
 from carbon_pipeline.lake.iceberg.catalog import storage_failed
 from carbon_pipeline.lake.iceberg.fields import file_schema
+from carbon_pipeline.lake.iceberg.statistics import file_statistics
 from carbon_pipeline.schema.row_identity import stamp
 
 ROW_GROUP_ROWS_MAX = 262_144
@@ -75,11 +71,6 @@ class _OpenFile:
         self._writer.close()
         size_bytes = self.size_bytes
         self._sink.close()
-        statistics = data_file_statistics_from_parquet_metadata(
-            parquet_metadata=self._writer.writer.metadata,
-            stats_columns=compute_statistics_plan(self._schema, {}),
-            parquet_column_mapping=parquet_path_to_id_mapping(self._schema),
-        )
         return DataFile.from_args(
             content=DataFileContent.DATA,
             file_path=self.path,
@@ -90,7 +81,7 @@ class _OpenFile:
             spec_id=0,
             equality_ids=None,
             key_metadata=None,
-            **statistics.to_serialized_dict(),
+            **file_statistics(self._writer.writer.metadata, self._schema),
         )
 
     def abandon(self) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import Table
+from sqlalchemy.exc import IntegrityError
 
 from carbon_pipeline.destination.coordinate import Dataset
 from carbon_pipeline.errors import CommitRefused, LakeUnreachable
@@ -129,7 +130,8 @@ def _planned(staged: Staged) -> tuple[Table, CommitPlan]:
 
 def _create(catalog: Catalog, dataset: Dataset, mapping: Mapping) -> Table:
     namespace, _ = dataset.identifier
-    with suppress(NamespaceAlreadyExistsError):
+    # A SQL catalog looks first and inserts then, so of two writers at once one meets the other's row.
+    with suppress(NamespaceAlreadyExistsError, IntegrityError):
         catalog.create_namespace(namespace, {stamps.WORKSPACE: str(dataset.workspace_id)})
     shape = table_shape(mapping)
     properties = {
