@@ -20,6 +20,29 @@ class Workspace:
     name: str
 
 
+class Governance(StrEnum):
+    """Whose rules a catalog keeps."""
+
+    OWN = "own"
+    """One's own: readable identifiers, nobody else inside."""
+    GOVERNED = "governed"
+    """It asks before it acts, and wants the tenant's name."""
+    SHARED = "shared"
+    """Other parties write there too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Catalog:
+    """A registered catalog."""
+
+    name: str
+    kind: str
+    """PyIceberg's name for its type: `sql`, `rest`."""
+    uri_host: str
+    """The host that a writer to this catalog talks to."""
+    governance: Governance
+
+
 class TlsMode(StrEnum):
     """libpq's `sslmode` (PostgreSQL manual, "SSL Mode Descriptions")."""
 

@@ -1,0 +1,1 @@
+"""The control plane on real PostgreSQL: its own rules, the ledger, the directory."""

@@ -1,0 +1,1 @@
+"""Sealing: keyring, seal and key file."""
