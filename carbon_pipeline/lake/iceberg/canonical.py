@@ -1,7 +1,8 @@
 """The canonical text of Arrow rows, and its checksum: `verify.digest`'s definition, a batch at a time.
 
 Every column becomes two string arrays, the piece's head (`;5:`, or `;n` for a null) and its text; one join then makes
-the rows' texts. A piece's `;` stands at the head of the next one, so that the join needs no third array.
+the rows' texts. A piece's `;` stands at the head of the next one, so that the join needs no third array. A column of
+few different integers becomes one array instead, taken from a table of all its pieces.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ import pyarrow.compute as pc
 from carbon_pipeline.schema.type_map import BaseKind, BaseType
 
 _TABLED_LENGTHS: Final = 1024
+_TABLE_PAYS_OFF: Final = 16
+"""Rows per possible value from which on a table of all pieces is cheaper."""
 _INT64_DIGITS: Final = 18
 """A decimal of so many digits fits the lower of its two 64-bit words."""
 
@@ -32,10 +35,36 @@ def canonical_texts(columns: Sequence[pa.Array], types: Sequence[BaseType], rows
     if not columns:
         return pa.repeat("", rows)
     pieces: list[pa.Array] = []
-    for position, (column, base) in enumerate(zip(columns, types, strict=True)):
-        text = _TEXTS[base.kind](column)
-        pieces += [_heads(text, first=position == 0), text]
-    return pc.binary_join_element_wise(*pieces, ";", "", null_handling="replace", null_replacement="")
+    for column, base in zip(columns, types, strict=True):
+        pieces += _pieces(column, base, first=not pieces)
+    return _joined([*pieces, ";"])
+
+
+def _joined(pieces: Sequence[object]) -> pa.Array:
+    return pc.binary_join_element_wise(*pieces, "", null_handling="replace", null_replacement="")
+
+
+def _pieces(column: pa.Array, base: BaseType, *, first: bool) -> list[pa.Array]:
+    if base.kind is BaseKind.DECIMAL and (base.precision or 0) > _INT64_DIGITS:
+        return _texts_pieces(_long_decimal(column), first=first)
+    if base.kind in _INTEGERS:
+        return _integer_pieces(_INTEGERS[base.kind](column), first=first)
+    return _texts_pieces(_TEXTS[base.kind](column), first=first)
+
+
+def _integer_pieces(integers: pa.Array, *, first: bool) -> list[pa.Array]:
+    extremes = pc.min_max(integers)
+    low, high = extremes["min"].as_py(), extremes["max"].as_py()
+    if low is None or high - low > len(integers) / _TABLE_PAYS_OFF:
+        return _texts_pieces(_digits(integers), first=first)
+    # The table's first place is the null's.
+    known = pa.concat_arrays([pa.nulls(1, pa.int64()), pa.array(np.arange(high - low + 1) + low)])
+    table = _joined(_texts_pieces(_digits(known), first=first))
+    return [table.take(pc.fill_null(pc.add(pc.subtract(integers, low), 1), 0))]
+
+
+def _texts_pieces(texts: pa.Array, *, first: bool) -> list[pa.Array]:
+    return [_heads(texts, first=first), texts]
 
 
 def checksum(texts: pa.Array) -> int:
@@ -88,11 +117,14 @@ def _digits(column: pa.Array) -> pa.Array:
     return pc.cast(column, pa.string())
 
 
-def _decimal(column: pa.Array) -> pa.Array:
-    if column.type.precision <= _INT64_DIGITS and len(column):
-        return _nulls_of(column, _digits(pa.array(_words(column, "<i8", 2)[::2])))
-    unscaled = pa.Array.from_buffers(pa.decimal128(38, 0), len(column), column.buffers(), offset=column.offset)
-    return _digits(unscaled)
+def _short_decimal(column: pa.Array) -> pa.Array:
+    if not len(column):
+        return pa.array([], pa.int64())
+    return _nulls_of(column, pa.array(_words(column, "<i8", 2)[::2]))
+
+
+def _long_decimal(column: pa.Array) -> pa.Array:
+    return _digits(pa.Array.from_buffers(pa.decimal128(38, 0), len(column), column.buffers(), offset=column.offset))
 
 
 def _float(column: pa.Array, dtype: str) -> pa.Array:
@@ -121,18 +153,26 @@ def _binary(column: pa.Array) -> pa.Array:
     return _nulls_of(column, _hexadecimal(data, offsets.astype(np.int64) - offsets[0]))
 
 
+def _microseconds(column: pa.Array) -> pa.Array:
+    return column.view(pa.int64())
+
+
+_INTEGERS: Final[dict[BaseKind, Callable[[pa.Array], pa.Array]]] = {
+    BaseKind.INTEGER: lambda column: column.cast(pa.int64()),
+    BaseKind.BIGINT: lambda column: column,
+    BaseKind.DECIMAL: _short_decimal,
+    BaseKind.DATE: lambda column: column.view(pa.int32()).cast(pa.int64()),
+    BaseKind.TIME: _microseconds,
+    BaseKind.TIMESTAMP: _microseconds,
+    BaseKind.TIMESTAMPTZ: _microseconds,
+}
+"""The types whose text is the digits of a 64-bit integer, and that integer; of decimals only short ones."""
+
 _TEXTS: Final[dict[BaseKind, Callable[[pa.Array], pa.Array]]] = {
     BaseKind.BOOLEAN: lambda column: pc.if_else(column, "t", "f"),
-    BaseKind.INTEGER: _digits,
-    BaseKind.BIGINT: _digits,
-    BaseKind.DECIMAL: _decimal,
     BaseKind.REAL: lambda column: _float(column, "<u4"),
     BaseKind.DOUBLE: lambda column: _float(column, "<u8"),
     BaseKind.TEXT: lambda column: column,
-    BaseKind.DATE: lambda column: _digits(column.view(pa.int32())),
-    BaseKind.TIME: lambda column: _digits(column.view(pa.int64())),
-    BaseKind.TIMESTAMP: lambda column: _digits(column.view(pa.int64())),
-    BaseKind.TIMESTAMPTZ: lambda column: _digits(column.view(pa.int64())),
     BaseKind.UUID: _uuid,
     BaseKind.BINARY: _binary,
 }

@@ -13,6 +13,7 @@ from uuid import uuid4
 
 from pyiceberg.manifest import (
     DataFile,
+    DataFileContent,
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
@@ -74,7 +75,10 @@ def _to_schema(metadata: TableMetadata, wanted: Schema) -> tuple[TableUpdate, ..
 
 
 def live_entries(table: Table) -> list[ManifestEntry]:
-    """The live data files of main's snapshot; none for a table without one."""
+    """The live data files of main's snapshot; none for a table without one.
+
+    Delete files, which another engine may have added, are nobody's rows: replaced with the files that they thin out.
+    """
     snapshot = table.metadata.current_snapshot()
     if snapshot is None:
         return []
@@ -82,6 +86,7 @@ def live_entries(table: Table) -> list[ManifestEntry]:
         entry
         for manifest in snapshot.manifests(table.io)
         for entry in manifest.fetch_manifest_entry(table.io, discard_deleted=True)
+        if entry.data_file.content is DataFileContent.DATA
     ]
 
 

@@ -154,7 +154,7 @@ def _texts(table: Table, paths: tuple[str, ...], ids: list[int], mapping: Mappin
     types = [column.base for column in mapping.columns]
     arrow_types = [arrow_type(base) for base in types]
     for path in paths:
-        with table.io.new_input(path).open() as source, pq.ParquetFile(source) as file:
+        with table.io.new_input(path).open() as source, pq.ParquetFile(source, pre_buffer=False) as file:
             # A field that this file lacks has no name here, and every one of its values is null.
             names = _names_by_id(file.schema_arrow)
             wanted = [names.get(field_id) for field_id in ids]

@@ -1,0 +1,1 @@
+"""The lake on Iceberg: writing, committing, fencing, reading back."""

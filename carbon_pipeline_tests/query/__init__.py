@@ -1,0 +1,1 @@
+"""Names, views, values and limits of queries."""
