@@ -1,1 +1,1 @@
-"""Where a relation's rows go: the destination of a credential, the coordinate of a dataset, and what they are called."""
+"""Where a relation's rows go: a credential's destination, a dataset's coordinate, and the names that follow."""

@@ -27,7 +27,7 @@ from pathlib import Path
 from carbon_pipeline.embedded_postgres.account import OURSELVES, Account
 from carbon_pipeline.errors import EmbeddedServerError
 
-_SHELTERS = (Path("/var/lib"), Path("/var/tmp"))
+_SHELTERS = (Path("/var/lib"), Path("/var/tmp"))  # noqa: S108 - ownership is checked before anything is put there
 
 
 @dataclass(frozen=True, slots=True)
