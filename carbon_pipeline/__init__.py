@@ -18,6 +18,7 @@ The path of the data, one folder a stage:
     terminal/           what the `carbon` command prints
     demo/               the demo's source database
 
-`sync.py` is the path itself, `sync_all.py` many tables at once, `deployment.py` the library's front; `cli.py`,
-`definitions.py` and `dagster_storage.py` are the programs on top of it.
+`sync.py` is the path itself, `sync_all.py` many tables at once, `deployment.py` the library's front. On top of it are
+the programs: `cli.py`, whose commands do their work in `session.py` and `demonstration.py`, and for Dagster
+`definitions.py` and `dagster_storage.py`.
 """

@@ -11,7 +11,7 @@ that control plane and on the catalogs that PyIceberg's own configuration names,
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,8 +32,18 @@ from carbon_pipeline.embedded_postgres.server import (
     ensure_running,
     find_running,
 )
-from carbon_pipeline.errors import RelationNotFound, SetupError, UsageError
+from carbon_pipeline.errors import (
+    CarbonError,
+    LakeError,
+    RelationNotFound,
+    SetupError,
+    SourceError,
+    SourceReplaced,
+    UsageError,
+    VaultError,
+)
 from carbon_pipeline.gate.verdict import Actor
+from carbon_pipeline.identity import CredentialId
 from carbon_pipeline.lake.iceberg.catalog import CatalogConfig, Catalogs, configured_catalogs
 from carbon_pipeline.lake.iceberg.lake import IcebergLake
 from carbon_pipeline.lake.iceberg.reader import IcebergReader
@@ -72,11 +82,11 @@ WORKERS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """One dataset held against its source."""
+    """One dataset held against its source: a comparison or an error, never both."""
 
     dataset: Dataset
-    relation: Relation
-    comparison: Comparison
+    comparison: Comparison | None
+    error: CarbonError | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,15 +151,39 @@ class Deployment:
             destination=destination,
             system_identifier=found.system_identifier,
             created_by=self.settings.user,
-            seal=lambda credential_id: seal(
-                self.keyring,
-                encode_connection(connection),
-                workspace=workspace.id,
-                credential=credential_id,
-                field=SEALED_FIELD,
-            ),
+            seal=lambda credential_id: self._sealed(connection, workspace, credential_id),
         )
         return credential, found
+
+    def reconnect(self, credential: Credential, connection: Connection) -> SourceProbe:
+        """Test *connection*, and store it in the place of the credential's own.
+
+        `SourceReplaced` when it leads to another server, or to another database of the same one.
+        """
+        found = probe(connection)
+        known = self._known_database(credential)
+        if known is not None and known != found.database:
+            raise SourceReplaced(
+                f"credential {credential.name} stands for database {known}, this connection leads to {found.database}"
+            )
+        sealed = self._sealed(connection, credential.workspace, credential.id)
+        self.directory.update_connection(credential.id, sealed, system_identifier=found.system_identifier)
+        return found
+
+    def _known_database(self, credential: Credential) -> str | None:
+        try:
+            return self.connection(credential).database
+        except VaultError:  # a lost key is one of the reasons to connect again
+            return None
+
+    def _sealed(self, connection: Connection, workspace: Workspace, credential_id: CredentialId) -> bytes:
+        return seal(
+            self.keyring,
+            encode_connection(connection),
+            workspace=workspace.id,
+            credential=credential_id,
+            field=SEALED_FIELD,
+        )
 
     def connection(self, credential: Credential) -> Connection:
         """The opened secret of a credential. Keep it in this process."""
@@ -180,7 +214,7 @@ class Deployment:
         workers: int = WORKERS,
         listener: Listener | None = None,
         run_id: str | None = None,
-    ) -> Iterator[TableResult]:
+    ) -> Generator[TableResult, None, None]:
         """Sync the named tables of a credential, or all of them, and yield each result as it comes."""
         ports = self.ports(credential)
         found = ports.source.introspect()
@@ -191,21 +225,40 @@ class Deployment:
         return sync_all(ports, orders, workers=workers, listener=listener or Listener())
 
     def verify(self, credential: Credential, names: Sequence[str] = ()) -> Iterator[Verified]:
-        """Hold the published datasets of a credential against their source, one after the other."""
+        """Hold the published datasets of a credential, or the named tables', against their source, one after the other.
+
+        A table that cannot be compared, because it is gone from its source for one, is an error among the others.
+        """
         ports = self.ports(credential)
         found = ports.source.introspect()
-        published = {s.dataset.relation for s in self.directory.datasets(credential=credential) if s.snapshot_id}
-        for relation in select(found, names) if names else found.relations:
-            if not names and relation.qualified_name not in published:
-                continue
-            dataset = self.ledger.coordinate(credential.id, relation, found)
+        if names:
+            for relation in select(found, names):
+                yield self._compare(ports, self.ledger.coordinate(credential.id, relation, found), relation)
+            return
+        present = {relation.qualified_name: relation for relation in found.relations}
+        for status in self.directory.datasets(credential=credential):
+            if status.snapshot_id is not None:
+                yield self._compare(ports, status.dataset, present.get(status.dataset.relation))
+
+    def _compare(self, ports: Ports, dataset: Dataset, relation: Relation | None) -> Verified:
+        try:
+            if relation is None:
+                raise RelationNotFound(
+                    f"{dataset.relation} is gone from its source; {dataset.coordinate} stays as it was",
+                    remedy="If it was renamed, `carbon sync` follows it.",
+                )
             mapping = map_relation(relation)
             comparison = Comparison(source=ports.source.digest(mapping), lake=self.reader.digest(dataset, mapping))
-            yield Verified(dataset=dataset, relation=relation, comparison=comparison)
+        except (SourceError, LakeError) as error:
+            return Verified(dataset=dataset, comparison=None, error=error)
+        return Verified(dataset=dataset, comparison=comparison, error=None)
 
-    def lakehouse(self, workspace: Workspace, *, identity: bool = False) -> Lakehouse:
-        """The workspace's published datasets, ready for SQL. Close it after use."""
-        return Lakehouse([*self._named_tables(self.directory.datasets(workspace=workspace))], identity=identity)
+    def lakehouse(
+        self, workspace: Workspace, *, credential: Credential | None = None, identity: bool = False
+    ) -> Lakehouse:
+        """The workspace's published datasets, or only those of a credential, ready for SQL. Close it after use."""
+        statuses = self.directory.datasets(credential=credential, workspace=workspace)
+        return Lakehouse([*self._named_tables(statuses)], identity=identity)
 
     def _named_tables(self, statuses: Sequence[DatasetStatus]) -> Iterator[NamedTable]:
         for status in statuses:

@@ -23,6 +23,12 @@ class Settings:
     """`CARBON_CONTROL_PLANE_URL`: a PostgreSQL of one's own. Nothing embedded starts when it is set."""
     encryption_keys: str | None = field(repr=False)
     """`CARBON_ENCRYPTION_KEYS`: `id:base64,…`, the first one seals."""
+    dagster_url: str | None = field(default=None, repr=False)
+    """`CARBON_DAGSTER_URL`: a PostgreSQL database for Dagster's own records.
+
+    Without it they are in the database `dagster` of the embedded server, or in the schema `dagster` of the control
+    plane's database.
+    """
 
     @property
     def embedded(self) -> bool:
@@ -48,4 +54,15 @@ def read_settings(environment: Mapping[str, str] | None = None) -> Settings:
         user=variables.get("CARBON_USER") or getpass.getuser(),
         control_plane_url=variables.get("CARBON_CONTROL_PLANE_URL") or None,
         encryption_keys=variables.get("CARBON_ENCRYPTION_KEYS") or None,
+        dagster_url=variables.get("CARBON_DAGSTER_URL") or None,
     )
+
+
+def environment_variable(name: str) -> str | None:
+    """A variable that an option names, such as the one with a password."""
+    return os.environ.get(name)
+
+
+def debugging() -> bool:
+    """`CARBON_DEBUG`: whether an error shows its traceback too."""
+    return os.environ.get("CARBON_DEBUG", "") not in {"", "0"}

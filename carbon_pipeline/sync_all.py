@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from threading import Event
@@ -26,6 +26,9 @@ class TableResult:
 class Listener:
     """Told about progress, from several threads at once. This one says nothing."""
 
+    def planned(self, relations: Sequence[Relation]) -> None:
+        """These are to be synced; said once, before anything begins."""
+
     def started(self, relation: Relation) -> None:
         """Reading of a table begins."""
 
@@ -40,13 +43,16 @@ class _Stopped(BaseException):
     """Raised inside a worker to end its write; not an `Exception`, so nothing on the way takes it for a failure."""
 
 
-def sync_all(ports: Ports, orders: Sequence[Order], *, workers: int, listener: Listener) -> Iterator[TableResult]:
+def sync_all(
+    ports: Ports, orders: Sequence[Order], *, workers: int, listener: Listener
+) -> Generator[TableResult, None, None]:
     """Sync *orders*, *workers* at a time, and yield each result as it comes.
 
     When the caller stops listening (Ctrl-C included), the tables under way are stopped at their next batch and close
     their operations. An error whose reaction is `halt` would meet every table alike, so it stops the rest.
     """
     stop = Event()
+    listener.planned([order.relation for order in orders])
     with ThreadPoolExecutor(max_workers=max(1, workers), thread_name_prefix="carbon-sync") as pool:
         pending = [pool.submit(_sync_one, ports, order, listener, stop) for order in orders]
         try:

@@ -28,7 +28,7 @@ EDGES = (
     "orchestration",
     "terminal",
 )
-ROOTS = ("cli", "definitions", "dagster_storage", "deployment")
+ROOTS = ("cli", "demonstration", "session", "definitions", "dagster_storage", "deployment")
 OUTER = (*EDGES, *ROOTS, "settings")
 
 # Who may use what. `pyarrow` and `numpy` carry values everywhere; anything not named here belongs to nobody.

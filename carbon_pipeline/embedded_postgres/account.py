@@ -43,10 +43,22 @@ class Account:
         """
         try:
             return subprocess.run(  # noqa: S603 - our own programs, by full path, without a shell
-                command, check=False, cwd=cwd, env=_ENVIRONMENT, timeout=seconds, pass_fds=keep, start_new_session=True, umask=0o077,
-                stdin=subprocess.DEVNULL, capture_output=True, encoding="utf-8", errors="replace",
-                user=self.uid, group=self.gid, extra_groups=None if self.uid is None else [],
-            )  # fmt: skip
+                command,
+                check=False,
+                cwd=cwd,
+                env=_ENVIRONMENT,
+                timeout=seconds,
+                pass_fds=keep,
+                start_new_session=True,
+                umask=0o077,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                encoding="utf-8",
+                errors="replace",
+                user=self.uid,
+                group=self.gid,
+                extra_groups=None if self.uid is None else [],
+            )
         except subprocess.TimeoutExpired as error:
             raise EmbeddedServerError(f"{Path(command[0]).name} did not end within {seconds:.0f} seconds") from error
         except OSError as error:
