@@ -1,0 +1,69 @@
+"""Arguments and options that several commands share, each with its one wording."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, and nothing else, on stdout.")]
+
+InWorkspace = Annotated[
+    str | None, typer.Option("--workspace", metavar="NAME", help="The workspace; the one that you own otherwise.")
+]
+
+OfWorkspace = Annotated[
+    str | None, typer.Option("--workspace", metavar="NAME", help="Only this workspace; every one otherwise.")
+]
+
+CredentialName = Annotated[str, typer.Argument(metavar="CREDENTIAL", help="A source, by the name it was connected as.")]
+
+MaybeCredential = Annotated[
+    str | None, typer.Argument(metavar="CREDENTIAL", help="A source, by the name it was connected as.")
+]
+
+Tables = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="TABLE", help="schema.table, or plain table in public. All of them otherwise."),
+]
+
+MaybeTable = Annotated[str | None, typer.Argument(metavar="TABLE", help="Show this table's columns and keys.")]
+
+AllCredentials = Annotated[bool, typer.Option("--all", help="Every credential.")]
+
+Workers = Annotated[int, typer.Option("--workers", metavar="N", min=1, max=64, help="Tables at a time.")]
+
+SourceName = Annotated[str, typer.Argument(metavar="NAME", help="What to call the source from now on.")]
+Host = Annotated[str, typer.Option("--host", metavar="HOST", help="Name or address of the server.")]
+Port = Annotated[int, typer.Option("--port", metavar="PORT", min=1, max=65535, help="Its port.")]
+Database = Annotated[str, typer.Option("--database", metavar="NAME", help="The database.")]
+User = Annotated[str, typer.Option("--user", metavar="NAME", help="The role to log in as; it need only read.")]
+PasswordVariable = Annotated[
+    str | None,
+    typer.Option("--password-env", metavar="VARIABLE", help="Environment variable that holds the password."),
+]
+PasswordFile = Annotated[
+    Path | None, typer.Option("--password-file", metavar="PATH", help="File that holds the password and nothing else.")
+]
+Certificate = Annotated[
+    Path | None,
+    typer.Option("--tls-root-certificate", metavar="PATH", help="Certificates to trust; the system's otherwise."),
+]
+DestinationText = Annotated[
+    str | None,
+    typer.Option("--destination", metavar="CATALOG.SCHEMA", help="Where its tables land; main.default otherwise."),
+]
+Update = Annotated[
+    bool, typer.Option("--update", help="Give an existing credential this connection, to the same database.")
+]
+
+Owner = Annotated[str | None, typer.Option("--owner", metavar="USER", help="Its owner; you otherwise.")]
+
+Sql = Annotated[str, typer.Argument(metavar="SQL", help="One SELECT; tables are called schema.name, or name alone.")]
+AsCsv = Annotated[bool, typer.Option("--csv", help="Print CSV with a header line.")]
+Identity = Annotated[bool, typer.Option("--identity", help="Show the identity columns (__row_index and its kin) too.")]
+Limit = Annotated[
+    int | None,
+    typer.Option("--limit", metavar="N", min=0, help="Rows to print. A table shows 100 otherwise, JSON and CSV all."),
+]
