@@ -25,7 +25,7 @@ dev: $(INSTALLED) ## open the Dagster UI on the same data, at http://127.0.0.1:3
 	@$(BIN)/dagster dev --host 127.0.0.1 --port 3000
 
 test: $(INSTALLED) ## run the tests
-	@$(BIN)/python -m pytest -q carbon_pipeline_tests
+	@$(BIN)/python -m pytest -q -n 2 --dist loadscope carbon_pipeline_tests
 
 check: $(INSTALLED) ## lint, types and import rules
 	@$(BIN)/ruff format --check .
