@@ -7,6 +7,7 @@ import math
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -119,6 +120,7 @@ def test_query_equals_the_source(flights: tuple[Credential, str], server: Embedd
             assert compared > 0
 
 
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the kernel's memory mark is Linux's")
 def test_a_million_rows_in_bounded_memory(deployment: Deployment, connect: Connect, home: Path) -> None:
     """A million rows of twenty columns sync through the command in less than 512 MB, Dagster's report included."""
     assert deployment.settings.home == home
@@ -127,10 +129,21 @@ def test_a_million_rows_in_bounded_memory(deployment: Deployment, connect: Conne
     with subprocess.Popen(
         [CARBON, "sync", credential.name], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
     ) as process:
-        assert process.stdout is not None
-        said = process.stdout.read()
-        _, process.returncode, usage = os.wait4(process.pid, 0)
+        peak_mb = high_water_mb(process)
+        said = process.stdout.read() if process.stdout else ""
     assert process.returncode == 0, said
     assert "1,000,000 rows" in said
-    assert usage.ru_maxrss / 1024 < MEMORY_MB_MAX, f"it took {usage.ru_maxrss / 1024:.0f} MB"
-    print(f"peak memory {usage.ru_maxrss / 1024:.0f} MB")
+    assert 0 < peak_mb < MEMORY_MB_MAX
+
+
+def high_water_mb(process: subprocess.Popen[str]) -> float:
+    """The most memory that a process held until its end, from the kernel's own mark.
+
+    The mark of `getrusage` will not do: a child's starts with what its parent held when it was forked.
+    """
+    status, peak_kb = Path(f"/proc/{process.pid}/status"), 0
+    while process.poll() is None:
+        marks = [line.split() for line in status.read_text().splitlines() if line.startswith("VmHWM")]
+        peak_kb = max([peak_kb, *(int(mark[1]) for mark in marks)])
+        time.sleep(0.02)
+    return peak_kb / 1024
