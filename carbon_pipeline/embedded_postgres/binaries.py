@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 
 from carbon_pipeline.embedded_postgres.account import OURSELVES, Account
+from carbon_pipeline.embedded_postgres.places import shelter
 from carbon_pipeline.errors import EmbeddedServerError
 
 _DISTRIBUTION = "embedded-postgres"
@@ -45,7 +46,7 @@ def usable_by(account: Account, place: Path) -> Binaries:
     site = _site()
     found = _tried(site, account)
     if found is None and account != OURSELVES:
-        found = _tried(_copied(site, place), account)
+        found = _tried(_copied(site, _plainly_named(place, account)), account)
     if found is None:
         raise EmbeddedServerError(
             f"PostgreSQL's programs in {site / _INSIDE} do not run on this machine",
@@ -53,6 +54,11 @@ def usable_by(account: Account, place: Path) -> Binaries:
             "PostgreSQL of your own.",
         )
     return found
+
+
+def _plainly_named(place: Path, account: Account) -> Path:
+    """`place`, or a shelter: initdb hands its own path to a shell in double quotes, where these letters mean more."""
+    return shelter(place, account) if set(str(place)) & set('"$`\\') else place
 
 
 def _site() -> Path:

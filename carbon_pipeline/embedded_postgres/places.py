@@ -117,7 +117,7 @@ class Records:
                     f"the user that the server runs as ({account.uid or os.geteuid()}) cannot enter {self.folder}",
                     remedy=f"Let this user pass (chmod o+x) through the folders above {self.folder}.",
                 )
-            known = Place(_shelter(self.folder, account))
+            known = Place(shelter(self.folder, account))
             write(self.folder / "place", f"{known.folder}\n", mode=0o644)
         if not known.folder.exists():
             raise EmbeddedServerError(
@@ -163,8 +163,8 @@ def _make(folder: Path, mode: int) -> bool:
     return True
 
 
-def _shelter(records: Path, account: Account) -> Path:
-    """A folder outside the home that the account can enter and that only root can have made."""
+def shelter(records: Path, account: Account) -> Path:
+    """A folder outside the home that the account can enter, that only root can have made, and of a plain name."""
     name = hashlib.sha256(os.fsencode(records)).hexdigest()[:16]
     for parent in _SHELTERS:
         folder = parent / "carbon_pipeline" / name
