@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo dev test check golden lock clean
+.PHONY: help demo dev test slow torture check golden lock clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,7 +25,14 @@ dev: $(INSTALLED) ## open the Dagster UI on the same data, at http://127.0.0.1:3
 	@$(BIN)/dagster dev --host 127.0.0.1 --port 3000
 
 test: $(INSTALLED) ## run the tests
-	@$(BIN)/python -m pytest -q -n 2 --dist loadscope carbon_pipeline_tests
+	@$(BIN)/python -m pytest -q -n 2 --dist loadscope -m "not slow" carbon_pipeline_tests
+
+slow: $(INSTALLED) ## run the tests that take long: the UI in a browser, every lie of a catalog, …
+	@$(BIN)/python -m pytest -q -n 2 --dist loadscope -m slow carbon_pipeline_tests
+
+TORTURE_MINUTES ?= 45
+torture: $(INSTALLED) ## break it on purpose for TORTURE_MINUTES (default 45), real processes and simulated ones
+	@$(BIN)/python -m carbon_pipeline_tests.torture --minutes $(TORTURE_MINUTES)
 
 check: $(INSTALLED) ## lint, types and import rules
 	@$(BIN)/ruff format --check .

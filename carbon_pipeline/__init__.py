@@ -10,6 +10,7 @@ The path of the data, one folder a stage:
     lake/               the write itself, and its three outcomes
     ratify/             settling a write whose outcome nobody knows
     verify/             whether source and lake hold the same rows
+    proof/              what is held and how it came there, as a document that a stranger can check
     query/              SQL over what is published
     control_plane/      workspaces, credentials and datasets, and the database that keeps them
     vault/              sealed secrets
@@ -19,6 +20,6 @@ The path of the data, one folder a stage:
     demo/               the demo's source database
 
 `sync.py` is the path itself, `sync_all.py` many tables at once, `deployment.py` the library's front. On top of it are
-the programs: `cli.py`, whose commands do their work in `session.py` and `demonstration.py`, and for Dagster
-`definitions.py` and `dagster_storage.py`.
+the programs: `cli.py`, whose commands do their work in `session.py`, `evidence.py` and `demonstration.py`, and for
+Dagster `definitions.py` and `dagster_storage.py`.
 """

@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from carbon_pipeline.control_plane.records import Connection, TlsMode
+from carbon_pipeline.control_plane.records import Connection, OperationFilter, TlsMode
+from carbon_pipeline.errors import UsageError
+from carbon_pipeline.ratify.orphans import SAFE_AGE_HOURS
+from carbon_pipeline.ratify.sweep import ABORTS_MAX, MIN_AGE_SECONDS, Terms
 from carbon_pipeline.settings import environment_variable, read_settings
 from carbon_pipeline.terminal import documents, options, views
 from carbon_pipeline.terminal.connecting import connected_document, say_connected
 from carbon_pipeline.terminal.ending import FAILED, promising, run
-from carbon_pipeline.terminal.overview import say_overview
+from carbon_pipeline.terminal.overview import say_overview, say_trouble
 from carbon_pipeline.terminal.questions import PasswordSource, choose_destination, read_password
 from carbon_pipeline.terminal.rows import check_form, show_result
 from carbon_pipeline.terminal.runs import Tally, say_sync_summary, say_verdicts
@@ -332,9 +335,10 @@ def verify(
 
 @app.command()
 def status(workspace: options.OfWorkspace = None, as_json: options.AsJson = False) -> None:
-    """Show where every dataset stands.
+    """Show where every dataset stands, and whether anybody settles what writers left.
 
-    It only looks: an embedded server that is down stays down.
+    It only looks: an embedded server that is down stays down. The exit code is 1 when there was an alarm within the
+    last 24 hours, or when nobody has looked for unsettled writes within a quarter of an hour.
 
     \b
     Examples:
@@ -348,6 +352,98 @@ def status(workspace: options.OfWorkspace = None, as_json: options.AsJson = Fals
         screen.document(documents.overview_document(found))
     else:
         say_overview(screen, found)
+    say_trouble(screen, found)
+    if not found.is_well:
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def ratify(
+    dry_run: options.DryRun = False,
+    max_aborts: options.MaxAborts = ABORTS_MAX,
+    min_age: options.MinAge = MIN_AGE_SECONDS,
+    orphan_age: options.OrphanAge = SAFE_AGE_HOURS,
+    as_json: options.AsJson = False,
+) -> None:
+    """Settle every write whose outcome is unknown, on evidence.
+
+    It is what Dagster's sensor has done all the time, by hand: each unsettled operation is looked up in its catalog
+    and settled on what that shows; then files that aborted writes left behind are removed. The exit code is 1 when a
+    person has to look: too many aborts, a write that landed after it was ruled aborted, or a catalog that did not
+    answer. What is young, or has a writer that lives, is left alone.
+
+    \b
+    Examples:
+      carbon ratify --dry-run
+      carbon ratify
+      carbon ratify --max-aborts 500 --json
+    """
+    from carbon_pipeline.evidence import run_ratify  # noqa: PLC0415 - late, as above
+
+    terms = Terms(min_age_seconds=min_age, aborts_max=max_aborts, dry_run=dry_run)
+    with promising("What was settled stays settled; the next sweep goes on."):
+        if not run_ratify(_session(as_json=as_json), terms, orphan_age):
+            raise typer.Exit(FAILED)
+
+
+@app.command()
+def ledger(  # noqa: PLR0913, PLR0917 - Typer reads one parameter per option
+    operation: options.MaybeOperation = None,
+    only_open: options.OnlyOpen = False,
+    only_failed: options.OnlyFailed = False,
+    every: options.EveryOperation = False,
+    dataset: options.OfDataset = None,
+    workspace: options.OfWorkspace = None,
+    limit: options.Newest = 50,
+    as_json: options.AsJson = False,
+) -> None:
+    """List the writes on record, or tell the story of one.
+
+    The story is who wrote, when, from where, what the catalog showed, what the ruling rests on, every transition and
+    every file.
+
+    \b
+    Examples:
+      carbon ledger --open
+      carbon ledger --dataset sales.orders --limit 5
+      carbon ledger 0197f3a2
+    """
+    from carbon_pipeline.evidence import show_operation, show_operations  # noqa: PLC0415 - late, as above
+
+    chosen = [
+        name for name, given in ((OperationFilter.OPEN, only_open), (OperationFilter.FAILED, only_failed)) if given
+    ]
+    if len(chosen) + every > 1:
+        raise UsageError("--open, --failed and --all exclude each other", remedy="Give one of them, or none for all.")
+    if operation is not None and (chosen or every or dataset is not None):
+        raise UsageError("an operation and a choice among operations are both given", remedy="Give one of them.")
+    session = _session(as_json=as_json)
+    if operation is not None:
+        show_operation(session, operation)
+    else:
+        show_operations(session, chosen[0] if chosen else OperationFilter.ALL, dataset, workspace, limit)
+
+
+@app.command()
+def prove(
+    dataset: options.DatasetName, verify_too: options.AskSource = False, workspace: options.OfWorkspace = None
+) -> None:
+    """Print what a dataset holds and which write put it there, as one JSON document.
+
+    Every file of the snapshot is read back: sizes, SHA-256, rows, and a checksum over the values; all of it is held
+    against the ledger. The document says how a stranger checks it with DuckDB and psql. The exit code is 1 when
+    anything does not hold, and with --verify also when the source differs now.
+
+    \b
+    Examples:
+      carbon prove sales.orders > proof.json
+      carbon prove sales.orders --verify
+    """
+    from carbon_pipeline.evidence import show_proof  # noqa: PLC0415 - late, as above
+
+    with promising("Proving changes nothing."):
+        if not show_proof(_session(as_json=True), dataset, workspace, ask_source=verify_too):
+            raise typer.Exit(FAILED)
 
 
 @app.command()

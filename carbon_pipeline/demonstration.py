@@ -6,7 +6,7 @@ import secrets
 import shutil
 import sys
 
-from carbon_pipeline.control_plane.records import Connection, Credential, TlsMode
+from carbon_pipeline.control_plane.records import Connection, Credential, SweepTrigger, TlsMode
 from carbon_pipeline.demo.nycflights13 import QUERY, QUERY_TITLE, load_nycflights13
 from carbon_pipeline.deployment import Deployment, embedded_server
 from carbon_pipeline.destination.coordinate import parse_destination
@@ -51,6 +51,8 @@ def run_demo(settings: Settings, screen: Screen) -> bool:
     tally = Tally.of([verified])
     if synced.complete:
         _query(session, credential)
+    # Nothing else sweeps until `make dev`, and `carbon status` would say so.
+    session.deployment.ratify(SweepTrigger.TERMINAL)
     _say_next(screen)
     good = tally.all_equal and synced.complete
     screen.say(last_line(synced, verified), "bold green" if good else "bold red")
@@ -127,7 +129,12 @@ def _say_next(screen: Screen) -> None:
     carbon = "carbon" if shutil.which("carbon") else sys.argv[0]
     screen.say()
     screen.say("Try next:", QUIET)
-    for arguments in ("status", f"tables {NAME} flights", 'query "SELECT count(*) FROM nycflights13.flights"'):
+    for arguments in (
+        "status",
+        f"tables {NAME} flights",
+        f"prove {NAME}.flights",
+        'query "SELECT count(*) FROM nycflights13.flights"',
+    ):
         screen.say(f"  {carbon} {arguments}", QUIET)
     if project_root() is not None:
         screen.say("  make dev", QUIET)

@@ -11,6 +11,7 @@ that control plane and on the catalogs that PyIceberg's own configuration names,
 
 from __future__ import annotations
 
+import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,9 +21,16 @@ from pathlib import Path
 
 from sqlalchemy import URL, Engine
 
-from carbon_pipeline.control_plane.records import Connection, Credential, DatasetStatus, Governance, Workspace
+from carbon_pipeline.control_plane.records import (
+    Connection,
+    Credential,
+    Governance,
+    SweepTrigger,
+    Workspace,
+)
 from carbon_pipeline.control_plane.sql.directory import Directory
 from carbon_pipeline.control_plane.sql.engine import engine_from_fields, engine_from_url
+from carbon_pipeline.control_plane.sql.file_list import SqlFileList
 from carbon_pipeline.control_plane.sql.ledger import SqlLedger
 from carbon_pipeline.control_plane.sql.migrate import migrate
 from carbon_pipeline.destination.coordinate import DEFAULT_CATALOG, Dataset, Destination
@@ -45,10 +53,13 @@ from carbon_pipeline.errors import (
 from carbon_pipeline.gate.verdict import Actor
 from carbon_pipeline.identity import CredentialId
 from carbon_pipeline.lake.iceberg.catalog import CatalogConfig, Catalogs, configured_catalogs
+from carbon_pipeline.lake.iceberg.janitor import IcebergJanitor
 from carbon_pipeline.lake.iceberg.lake import IcebergLake
 from carbon_pipeline.lake.iceberg.reader import IcebergReader
 from carbon_pipeline.query.catalogue import NamedTable
 from carbon_pipeline.query.duckdb.lakehouse import Lakehouse
+from carbon_pipeline.ratify.orphans import SAFE_AGE_HOURS, OrphanReport, remove_orphans
+from carbon_pipeline.ratify.sweep import SweepReport, Terms, sweep
 from carbon_pipeline.schema.mapping import map_relation
 from carbon_pipeline.settings import Settings
 from carbon_pipeline.source.postgres.source import PostgresSource, SourceProbe, probe
@@ -253,18 +264,34 @@ class Deployment:
             return Verified(dataset=dataset, comparison=None, error=error)
         return Verified(dataset=dataset, comparison=comparison, error=None)
 
+    def ratify(self, trigger: SweepTrigger, terms: Terms | None = None) -> SweepReport:
+        """Settle every operation whose writer did not, and put the sweep on record."""
+        begun = time.monotonic()
+        report = sweep(self.ledger, self.lake, self.actor, terms or Terms())
+        self.directory.record_sweep(trigger, report, seconds=time.monotonic() - begun)
+        return report
+
+    def remove_orphans(self, min_age_hours: float = SAFE_AGE_HOURS) -> OrphanReport:
+        """Delete the files that writes which never landed left behind, once they are old enough."""
+        return remove_orphans(SqlFileList(self.engine), IcebergJanitor(self.catalogs), min_age_hours)
+
     def lakehouse(
         self, workspace: Workspace, *, credential: Credential | None = None, identity: bool = False
     ) -> Lakehouse:
-        """The workspace's published datasets, or only those of a credential, ready for SQL. Close it after use."""
-        statuses = self.directory.datasets(credential=credential, workspace=workspace)
-        return Lakehouse([*self._named_tables(statuses)], identity=identity)
+        """The workspace's published datasets, or only those of a credential, ready for SQL. Close it after use.
 
-    def _named_tables(self, statuses: Sequence[DatasetStatus]) -> Iterator[NamedTable]:
-        for status in statuses:
-            files = self.reader.files(status.dataset) if status.snapshot_id is not None else None
+        One that cannot be read stops only the queries that name it.
+        """
+        tables, unreadable = [], {}
+        for status in self.directory.datasets(credential=credential, workspace=workspace):
+            try:
+                files = self.reader.files(status.dataset) if status.snapshot_id is not None else None
+            except LakeError as error:
+                unreadable[status.dataset.coordinate] = error.message
+                continue
             if files is not None:
-                yield NamedTable(schema=status.dataset.schema, name=status.dataset.name, files=files)
+                tables.append(NamedTable(schema=status.dataset.schema, name=status.dataset.name, files=files))
+        return Lakehouse(tables, identity=identity, unreadable=unreadable)
 
 
 def select(found: Introspection, names: Sequence[str]) -> tuple[Relation, ...]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
-from carbon_pipeline.control_plane.records import Connection, Credential, Workspace
+from carbon_pipeline.control_plane.records import Connection, Credential, OperationFilter, SweepTrigger, Workspace
 from carbon_pipeline.deployment import Deployment, open_deployment, running_server, select
 from carbon_pipeline.destination.coordinate import Destination, DestinationOrigin
 from carbon_pipeline.errors import CarbonError, UsageError, VaultError
 from carbon_pipeline.identity import WorkspaceId
 from carbon_pipeline.ledger.states import UNSETTLED
+from carbon_pipeline.ratify.sweep import RATIFY_DEADLINE_SECONDS
 from carbon_pipeline.schema.mapping import map_relation
 from carbon_pipeline.settings import Settings
 from carbon_pipeline.sync import Receipt
@@ -20,6 +21,9 @@ from carbon_pipeline.terminal.connecting import Connected, say_table
 from carbon_pipeline.terminal.ending import say_traceback
 from carbon_pipeline.terminal.runs import SyncOutcome, VerifyOutcome, run_sync, watched
 from carbon_pipeline.terminal.screen import Screen
+
+ALARM_HOURS = 24.0
+UNSETTLED_SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +149,9 @@ class Session:
             from carbon_pipeline.orchestration.report import report_runless  # noqa: PLC0415 - as above
 
             with instance_for_reporting() as instance:
-                report_runless(instance, credential, receipts)
+                report_runless(
+                    instance, credential, receipts, lambda found: self.deployment.directory.operation(str(found))
+                )
         except Exception as error:
             say_traceback()
             said = error.message if isinstance(error, CarbonError) else type(error).__name__
@@ -183,7 +189,21 @@ class Session:
                 credentials=len(known),
                 defaulted_destinations=defaulted,
             ),
+            watch=self._watch(scope, written=any(counts.values())),
             statuses=directory.datasets(workspace=scope),
+        )
+
+    def _watch(self, scope: Workspace | None, *, written: bool) -> views.Watch:
+        """Sweeps are of the whole control plane. Where nothing was ever written there is nothing to be late with."""
+        directory = self.deployment.directory
+        return views.Watch(
+            last_sweep=directory.last_sweep(),
+            last_tick=directory.last_tick(SweepTrigger.SENSOR),
+            deadline_seconds=RATIFY_DEADLINE_SECONDS,
+            overdue=written and directory.ratify_is_overdue(RATIFY_DEADLINE_SECONDS),
+            unsettled=directory.operations(OperationFilter.OPEN, workspace=scope, limit=UNSETTLED_SHOWN),
+            orphans=directory.orphan_count(),
+            alarms=directory.alarms(ALARM_HOURS),
         )
 
     def _places(self) -> Iterator[views.CatalogPlace]:

@@ -8,7 +8,7 @@ Entry.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import assert_never
@@ -142,9 +142,10 @@ def _request(prepared: Prepared) -> OpenRequest:
 
 def _write(claim: Claim, prepared: Prepared, intent: Intent, progress: Progress) -> Outcome:
     lake = prepared.ports.lake
+    watch = _Watch(claim, intent, progress)
     try:
-        staged = lake.stage(intent, prepared.mapping, _watched(prepared.reading.batches, claim, intent, progress))
-        permit = claim.advance(intent)
+        staged = lake.stage(intent, prepared.mapping, watch.counted(prepared.reading.batches), watch.announce)
+        permit = claim.advance(intent, staged.snapshot_id)
     except BaseException as error:
         _abort(claim, intent, error)
         raise
@@ -152,17 +153,28 @@ def _write(claim: Claim, prepared: Prepared, intent: Intent, progress: Progress)
     return lake.commit(permit, staged)
 
 
-def _watched(
-    batches: Iterable[pa.RecordBatch], claim: Claim, intent: Intent, progress: Progress
-) -> Iterator[pa.RecordBatch]:
-    """*batches* as they are. The lease lives on this stream's progress alone, so a writer that hangs loses it."""
-    rows = size_bytes = 0
-    for batch in batches:
-        yield batch
-        rows += batch.num_rows
-        size_bytes += batch.nbytes
-        claim.beat(intent, rows, size_bytes)
-        progress(rows, size_bytes)
+class _Watch:
+    """Follows a stream. The operation's lease lives on its progress alone, so a writer that hangs loses it."""
+
+    def __init__(self, claim: Claim, intent: Intent, progress: Progress) -> None:
+        self._claim = claim
+        self._intent = intent
+        self._progress = progress
+        self._rows = 0
+        self._size_bytes = 0
+
+    def counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """*batches* as they are."""
+        for batch in batches:
+            yield batch
+            self._rows += batch.num_rows
+            self._size_bytes += batch.nbytes
+            self._claim.beat(self._intent, self._rows, self._size_bytes)
+            self._progress(self._rows, self._size_bytes)
+
+    def announce(self, files: Sequence[str]) -> None:
+        """Put files on record before they are written."""
+        self._claim.beat(self._intent, self._rows, self._size_bytes, files)
 
 
 def _abort(claim: Claim, intent: Intent, error: BaseException) -> None:

@@ -42,7 +42,13 @@ def server(home: Path) -> EmbeddedServer:
     """The one embedded server of the test run."""
     for name in [name for name in os.environ if name.startswith(("PG", "CARBON_", "DAGSTER_", "PYICEBERG_"))]:
         del os.environ[name]
-    return ensure_running(home)
+    running = ensure_running(home)
+    with admin_connection(running) as connection:
+        # Processes are killed here, machines are not: what the system has taken is as good as on disk.
+        for setting in ("fsync", "full_page_writes"):
+            connection.execute(f"ALTER SYSTEM SET {setting} = off".encode())
+        connection.execute(b"SELECT pg_reload_conf()")
+    return running
 
 
 def admin_connection(server: EmbeddedServer, database: str = "postgres") -> psycopg.Connection[tuple[object, ...]]:

@@ -28,7 +28,7 @@ EDGES = (
     "orchestration",
     "terminal",
 )
-ROOTS = ("cli", "demonstration", "session", "definitions", "dagster_storage", "deployment")
+ROOTS = ("cli", "demonstration", "evidence", "session", "definitions", "dagster_storage", "deployment")
 OUTER = (*EDGES, *ROOTS, "settings")
 
 # Who may use what. `pyarrow` and `numpy` carry values everywhere; anything not named here belongs to nobody.
@@ -40,6 +40,7 @@ THIRD_PARTY = {
     "psycopg": ("source.postgres", "embedded_postgres", "control_plane.sql", "demo"),
     "filelock": ("embedded_postgres",),
     "pyiceberg": ("lake.iceberg",),
+    "pydantic": ("lake.iceberg",),
     "requests": ("lake.iceberg",),
     "duckdb": ("query.duckdb",),
     "cryptography": ("vault.aes_gcm",),

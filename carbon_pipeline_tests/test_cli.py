@@ -218,7 +218,7 @@ def test_status_starts_nothing(carbon: Run, monkeypatch: pytest.MonkeyPatch, tmp
     monkeypatch.setenv("CARBON_HOME", str(tmp_path / "elsewhere"))
     ran = carbon("status", "--json")
     assert ran.code == 0
-    assert ran.document["summary"] is None
+    assert ran.document["summary"] is ran.document["ratify"] is None
     assert ran.document["embedded_server"] == {"in_use": True, "running": False, "address": None}
     assert "`carbon up` starts it" in carbon("status").out
     assert not (tmp_path / "elsewhere").exists()
@@ -453,7 +453,9 @@ def _verify_notices(server: EmbeddedServer, carbon: Run, shop: str) -> None:
 
 def _status_knows(carbon: Run) -> None:
     found = carbon("status", "--json").document
-    assert set(found) == {"home", "control_plane", "embedded_server", "catalogs", "summary", "datasets"}
+    assert set(found) == {
+        *("home", "control_plane", "embedded_server", "catalogs", "summary", "datasets", "ratify", "is_well"),
+    }
     assert set(found["summary"]) == {
         *("datasets", "published", "open_operations", "credentials", "defaulted_destinations"),
     }
@@ -560,8 +562,10 @@ def test_demo(carbon: Run, monkeypatch: pytest.MonkeyPatch) -> None:
         assert re.search(r"[1-5] tables? published; each is replaced by a new snapshot", out)
         assert "error" not in err
         monkeypatch.setenv("CARBON_HOME", str(folder))
-        summary = carbon("status", "--json").document["summary"]
+        status = carbon("status", "--json")
+        summary = status.document["summary"]
         assert (summary["open_operations"], summary["published"]) == (0, 5)
+        assert (status.code, status.document["ratify"]["last_sweep"]["trigger"]) == (0, "terminal")
         _goes_down_and_up(carbon, folder)
 
 

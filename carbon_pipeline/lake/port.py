@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -11,8 +11,11 @@ import pyarrow as pa
 from carbon_pipeline.destination.coordinate import Dataset
 from carbon_pipeline.lake.outcome import Outcome
 from carbon_pipeline.ledger.operation import Intent, Operation, Permit, TableHead
-from carbon_pipeline.ratify.evidence import Evidence
+from carbon_pipeline.ratify.evidence import Absent, Evidence
 from carbon_pipeline.schema.mapping import Mapping
+
+Announce = Callable[[Sequence[str]], None]
+"""Called with the paths of files that are about to be written. What it raises stops the write."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +24,7 @@ class Staged:
 
     rows: int
     size_bytes: int
+    snapshot_id: int
     files: tuple[str, ...]
     plan: object
     """The lake's own: updates and requirements, ready to be sent."""
@@ -34,10 +38,11 @@ class Lake(ABC):
         """The dataset's table, created empty where there is none, and main's snapshot."""
 
     @abstractmethod
-    def stage(self, intent: Intent, mapping: Mapping, batches: Iterable[pa.RecordBatch]) -> Staged:
+    def stage(self, intent: Intent, mapping: Mapping, batches: Iterable[pa.RecordBatch], announce: Announce) -> Staged:
         """Write data files and manifests for a replacement of the table's rows.
 
-        When this fails it deletes what it wrote: no request can have named a file yet.
+        Every file is announced before it is written, so that what a dead writer left can be found. When this fails it
+        deletes what it wrote: no request can have named a file yet.
         """
 
     @abstractmethod
@@ -49,8 +54,21 @@ class Lake(ABC):
         """What the catalog shows of an operation. Only reads; never raises for a catalog that does not answer."""
 
     @abstractmethod
-    def fence(self, operation: Operation, head_snapshot_id: int | None) -> bool:
-        """Commit an empty snapshot stamped `carbon.fence` on top of *head_snapshot_id*.
+    def fence(self, operation: Operation, absence: Absent) -> bool:
+        """Commit an empty snapshot stamped `carbon.fence` on top of the head that *absence* saw.
 
-        True when it is there. After that, a late request of the operation fails on main's reference.
+        True when it is there. After that, a late request of the operation fails on main's reference. False when main
+        has moved on, so that what was seen proves nothing any more.
         """
+
+
+class Janitor(ABC):
+    """Removes files that no snapshot refers to. Methods raise a `LakeError`."""
+
+    @abstractmethod
+    def unreferenced(self, dataset: Dataset, paths: Sequence[str]) -> Sequence[str]:
+        """Those of *paths* that no snapshot of the table, current or old, refers to."""
+
+    @abstractmethod
+    def remove(self, dataset: Dataset, paths: Sequence[str]) -> None:
+        """Delete these files; one that is gone already is no error."""

@@ -59,6 +59,17 @@ class Operation:
     base_snapshot_id: int | None
     moment: Moment
     opened_at: datetime
+    snapshot_id: int | None
+    """The snapshot that its request names, from `committing` on."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unsettled:
+    """An unsettled operation as a sweep finds it, by the control plane's clock."""
+
+    operation: Operation
+    age_seconds: float
+    lease_is_live: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +94,8 @@ class Settlement:
     ruling: Ruling
     reason: str
     facts: SnapshotFacts | None = None
+    shown_operation_id: OperationId | None = None
+    """When main was moved back: the newest operation that it still shows, to which freshness falls back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,3 +110,11 @@ class Entry:
     facts: SnapshotFacts | None
     seconds: float
     """From open to settle, by the control plane's clock."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftBehind:
+    """Files of an operation that never landed."""
+
+    operation: Operation
+    paths: tuple[str, ...]

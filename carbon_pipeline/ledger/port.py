@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 from carbon_pipeline.destination.coordinate import Dataset
 from carbon_pipeline.gate.verdict import Actor, Role
 from carbon_pipeline.identity import CredentialId, WorkspaceId
-from carbon_pipeline.ledger.operation import Entry, Intent, OpenRequest, Operation, Permit, Settlement
+from carbon_pipeline.ledger.operation import (
+    Entry,
+    Intent,
+    LeftBehind,
+    OpenRequest,
+    Operation,
+    Permit,
+    Settlement,
+    Unsettled,
+)
 from carbon_pipeline.source.relation import Introspection, Relation
 
 
@@ -27,12 +37,18 @@ class Claim(ABC):
         """Record a new operation, and its pending sync-log row, durably."""
 
     @abstractmethod
-    def beat(self, intent: Intent, rows: int, size_bytes: int) -> None:
-        """Extend the operation's lease and record how far it is. Cheap to call often: it writes every few seconds."""
+    def beat(self, intent: Intent, rows: int, size_bytes: int, files: Sequence[str] = ()) -> None:
+        """Extend the operation's lease and record how far it is. Cheap to call often: it writes every few seconds.
+
+        *files* are about to be written; they are on record before this returns, however recent the last beat was.
+        """
 
     @abstractmethod
-    def advance(self, intent: Intent) -> Permit:
-        """Move the operation from `open` to `committing`; `LedgerConflict` when somebody ended it first."""
+    def advance(self, intent: Intent, snapshot_id: int) -> Permit:
+        """Move the operation from `open` to `committing`, with the snapshot that its request will name.
+
+        `LedgerConflict` when somebody ended it first.
+        """
 
     @abstractmethod
     def settle(self, operation: Operation, settlement: Settlement) -> Entry:
@@ -58,5 +74,27 @@ class Ledger(ABC):
         """The actor's role in a workspace; none for a stranger."""
 
     @abstractmethod
-    def claim(self, dataset: Dataset, actor: Actor) -> AbstractContextManager[Claim]:
-        """Take the dataset's lock. Waits 30 seconds at most, then raises `DatasetHeld` naming the holder."""
+    def claim(
+        self, dataset: Dataset, actor: Actor, *, wait_seconds: float | None = None
+    ) -> AbstractContextManager[Claim]:
+        """Take the dataset's lock. Waits *wait_seconds* (default 30), then raises `DatasetHeld` naming the holder."""
+
+    @abstractmethod
+    def unsettled(self, limit: int) -> Sequence[Unsettled]:
+        """Unsettled operations of every dataset, the oldest first."""
+
+    @abstractmethod
+    def watched(self, hours: float) -> Sequence[Operation]:
+        """Operations aborted in these last hours after they had been `committing`."""
+
+
+class FileList(ABC):
+    """The files that the ledger knows were about to be written."""
+
+    @abstractmethod
+    def left_behind(self, min_age_hours: float, limit: int) -> Sequence[LeftBehind]:
+        """Files of operations that were aborted at least so long ago, and that are not marked as removed."""
+
+    @abstractmethod
+    def mark_removed(self, left: LeftBehind) -> None:
+        """These files are gone."""

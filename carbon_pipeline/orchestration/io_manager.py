@@ -7,10 +7,13 @@ from collections.abc import Callable, Sequence
 
 import dagster as dg
 from dagster import DagsterInvariantViolationError
+from dagster._core.execution.context.system import StepExecutionContext  # what an output's context belongs to
 
 from carbon_pipeline.errors import UsageError
 from carbon_pipeline.orchestration.failures import explained, failure_of
 from carbon_pipeline.orchestration.metadata import data_version, metadata_of
+from carbon_pipeline.orchestration.port import Pipeline
+from carbon_pipeline.orchestration.report import report_settled_before
 from carbon_pipeline.sync import Prepared, Receipt, publish
 
 _NEWS_SECONDS = 10
@@ -18,6 +21,9 @@ _NEWS_SECONDS = 10
 
 class PublishingIOManager(dg.IOManager):
     """Publishes what the asset's body prepared. The body is suspended meanwhile, and holds the source's snapshot."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
 
     def handle_output(self, context: dg.OutputContext, obj: object) -> None:
         """Publish, and tell the materialisation about it."""
@@ -31,7 +37,10 @@ class PublishingIOManager(dg.IOManager):
             _check_partition(context.asset_partition_keys, obj)
             receipt = publish(obj, _news(context.log.info, obj.dataset.relation))
         context.add_output_metadata(metadata_of(receipt))
-        _stamp(context, receipt)
+        step = _step(context)
+        if step is not None:
+            report_settled_before(step.instance, context.asset_key, receipt, self._pipeline.story, context.log)
+            _stamp(step, context.asset_key, receipt)
 
     def load_input(self, context: dg.InputContext) -> object:
         """Refuse, in words: rows are read through the lakehouse's own door, which any process can open."""
@@ -65,12 +74,16 @@ def _news(say: Callable[[str], None], relation: str) -> Callable[[int, int], Non
     return progress
 
 
-def _stamp(context: dg.OutputContext, receipt: Receipt) -> None:
+def _step(context: dg.OutputContext) -> StepExecutionContext | None:
+    """The step that the output is of; a context from `build_output_context` belongs to none."""
+    try:
+        return context.step_context
+    except DagsterInvariantViolationError:
+        return None
+
+
+def _stamp(step: StepExecutionContext, key: dg.AssetKey, receipt: Receipt) -> None:
     """The snapshot's id is known only now, and only the step's own context takes a data version this late."""
     version = data_version(receipt)
-    try:
-        step = context.step_context
-    except DagsterInvariantViolationError:
-        return  # a context from `build_output_context`, which belongs to no step
     if version is not None:
-        step.set_data_version(context.asset_key, version)
+        step.set_data_version(key, version)

@@ -6,14 +6,20 @@ from collections.abc import Mapping
 
 import dagster as dg
 
+from carbon_pipeline.control_plane.records import OperationStory
+from carbon_pipeline.destination.coordinate import Dataset
 from carbon_pipeline.lake.outcome import SnapshotFacts
 from carbon_pipeline.schema.mapping import ColumnMapping
 from carbon_pipeline.schema.mapping import Mapping as ColumnsMapping
-from carbon_pipeline.source.reading import format_lsn
+from carbon_pipeline.source.reading import Moment, format_lsn
 from carbon_pipeline.sync import Receipt
 
 DATA_VERSION = "dagster/data_version"
 DATA_VERSION_IS_OURS = "dagster/data_version_is_user_provided"
+OPERATION_ID = "carbon/operation_id"
+SEQ = "carbon/seq"
+URI = "dagster/uri"
+"""A table's folder. It is made of ids, so it tells datasets apart that had the same name one after the other."""
 
 
 def data_version(receipt: Receipt) -> dg.DataVersion | None:
@@ -24,7 +30,12 @@ def data_version(receipt: Receipt) -> dg.DataVersion | None:
 
 def metadata_of(receipt: Receipt) -> dict[str, dg.MetadataValue]:
     """Everything that a materialisation says about one publication, in the order in which the UI shows it."""
-    return {**_snapshot(receipt.entry.facts), **_operation(receipt), **_place(receipt), **_columns(receipt.mapping)}
+    return {
+        **_snapshot(receipt.entry.facts),
+        **_operation(receipt),
+        **_place(receipt.dataset),
+        **_columns(receipt.mapping),
+    }
 
 
 def materialization(key: dg.AssetKey, receipt: Receipt) -> dg.AssetMaterialization:
@@ -39,25 +50,73 @@ def materialization(key: dg.AssetKey, receipt: Receipt) -> dg.AssetMaterializati
     )
 
 
-def _place(receipt: Receipt) -> dict[str, dg.MetadataValue]:
-    dataset = receipt.dataset
+def repaired_materialization(key: dg.AssetKey, story: OperationStory) -> dg.AssetMaterialization:
+    """The event that a dead run never reported, from what is on record of its operation."""
+    line = story.line
+    return dg.AssetMaterialization(
+        asset_key=key,
+        partition=line.dataset.partition_key,
+        description=f"{story.relation} → {line.dataset.coordinate}",
+        metadata={**_repaired_snapshot(story), **_repaired_operation(story), **_place(line.dataset)},
+        tags={} if line.snapshot_id is None else {DATA_VERSION: str(line.snapshot_id), DATA_VERSION_IS_OURS: "true"},
+    )
+
+
+def _repaired_snapshot(story: OperationStory) -> dict[str, dg.MetadataValue]:
+    line = story.line
+    told: dict[str, dg.MetadataValue] = {}
+    if line.rows is not None:
+        told["dagster/partition_row_count"] = dg.MetadataValue.int(line.rows)
+    if line.snapshot_id is not None:
+        told["carbon/snapshot_id"] = dg.MetadataValue.text(str(line.snapshot_id))
+    if story.size_bytes is not None:
+        told["carbon/bytes"] = dg.MetadataValue.int(story.size_bytes)
+    if story.data_files is not None:
+        told["carbon/data_files"] = dg.MetadataValue.int(story.data_files)
+    return told
+
+
+def _repaired_operation(story: OperationStory) -> dict[str, dg.MetadataValue]:
+    line, last = story.line, story.events[-1]
+    run = {} if line.run_id is None else {"carbon/run_id": dg.MetadataValue.text(line.run_id)}
+    return {
+        OPERATION_ID: dg.MetadataValue.text(str(line.id)),
+        SEQ: dg.MetadataValue.int(line.seq),
+        "carbon/ruling": dg.MetadataValue.text("" if line.ruling is None else line.ruling.value),
+        "carbon/seconds": dg.MetadataValue.float(round(line.seconds or 0, 3)),
+        **_moment(story.moment),
+        "carbon/repaired": dg.MetadataValue.bool(True),
+        "carbon/repaired_by": dg.MetadataValue.text(last.session or last.database_user or "unknown"),
+        "carbon/reason": dg.MetadataValue.text(line.reason or ""),
+        "carbon/writer": dg.MetadataValue.text(f"{line.user}, {story.holder}"),
+        **run,
+    }
+
+
+def _place(dataset: Dataset) -> dict[str, dg.MetadataValue]:
     return {
         "dagster/table_name": dg.MetadataValue.text(".".join((dataset.catalog, *dataset.identifier))),
-        "dagster/uri": dg.MetadataValue.text(dataset.location),
+        URI: dg.MetadataValue.text(dataset.location),
         "carbon/dataset": dg.MetadataValue.text(dataset.coordinate),
         "carbon/relation": dg.MetadataValue.text(dataset.relation),
     }
 
 
-def _operation(receipt: Receipt) -> dict[str, dg.MetadataValue]:
-    entry, before, moment = receipt.entry, receipt.settled_before, receipt.reading.moment
+def _moment(moment: Moment) -> dict[str, dg.MetadataValue]:
     return {
-        "carbon/operation_id": dg.MetadataValue.text(str(entry.operation_id)),
-        "carbon/seq": dg.MetadataValue.int(entry.seq),
-        "carbon/ruling": dg.MetadataValue.text(entry.ruling.value),
-        "carbon/seconds": dg.MetadataValue.float(round(entry.seconds, 3)),
         "carbon/source_time": dg.MetadataValue.timestamp(moment.time),
         "carbon/source_lsn": dg.MetadataValue.text(format_lsn(moment.lsn)),
+    }
+
+
+def _operation(receipt: Receipt) -> dict[str, dg.MetadataValue]:
+    entry, before = receipt.entry, receipt.settled_before
+    return {
+        OPERATION_ID: dg.MetadataValue.text(str(entry.operation_id)),
+        SEQ: dg.MetadataValue.int(entry.seq),
+        "carbon/ruling": dg.MetadataValue.text(entry.ruling.value),
+        "carbon/seconds": dg.MetadataValue.float(round(entry.seconds, 3)),
+        **_moment(receipt.reading.moment),
         "carbon/settled_before": dg.MetadataValue.text(
             "nothing" if before is None else f"{before.operation_id}: {before.status.value}, {before.ruling.value}"
         ),

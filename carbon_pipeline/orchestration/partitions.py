@@ -30,9 +30,14 @@ def add_partitions(instance: dg.DagsterInstance, facts: CredentialFacts, keys: I
 
 
 def ensure_pool(instance: dg.DagsterInstance, facts: CredentialFacts) -> None:
-    """Give the credential's pool its limit, unless it has one.
+    """Give the credential's pool its limit, unless it has one."""
+    ensure_limit(instance, facts.pool, POOL_LIMIT)
+
+
+def ensure_limit(instance: dg.DagsterInstance, pool: str, limit: int) -> None:
+    """Give a pool this limit, unless it has one.
 
     A pool that only `default_limit` knows of is not enforced for the first runs that use it.
     """
-    if facts.pool not in instance.event_log_storage.get_concurrency_keys():
-        instance.event_log_storage.set_concurrency_slots(facts.pool, POOL_LIMIT)
+    if pool not in instance.event_log_storage.get_concurrency_keys():
+        instance.event_log_storage.set_concurrency_slots(pool, limit)

@@ -1,15 +1,20 @@
-"""What Dagster's side asks of the rest: which credentials there are, and what one of them holds now."""
+"""What Dagster's side asks of the rest: which credentials there are, what one of them holds now, and what to settle."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from carbon_pipeline.control_plane.records import OperationLine, OperationStory, SweepTrigger, TickDecision
 from carbon_pipeline.destination.coordinate import Dataset
 from carbon_pipeline.errors import RelationNotFound
 from carbon_pipeline.gate.verdict import Actor
+from carbon_pipeline.identity import OperationId
+from carbon_pipeline.ledger.operation import Unsettled
 from carbon_pipeline.orchestration.translator import CredentialFacts
+from carbon_pipeline.ratify.orphans import OrphanReport
+from carbon_pipeline.ratify.sweep import SweepReport, Terms
 from carbon_pipeline.source.relation import Introspection, Relation
 from carbon_pipeline.sync import Order, Ports
 
@@ -51,6 +56,34 @@ class Survey:
         )
 
 
+class Ratifier(ABC):
+    """The ledger of every workspace, as whoever settles its operations needs it. Methods raise a `CarbonError`."""
+
+    @abstractmethod
+    def unsettled(self, limit: int) -> Sequence[Unsettled]:
+        """Unsettled operations of every dataset, the oldest first, in one query."""
+
+    @abstractmethod
+    def record_tick(self, trigger: SweepTrigger, decision: TickDecision) -> None:
+        """Put on record that a trigger looked, and what it decided."""
+
+    @abstractmethod
+    def sweep(self, trigger: SweepTrigger, terms: Terms) -> SweepReport:
+        """Settle what can be settled, and put the sweep on record."""
+
+    @abstractmethod
+    def remove_orphans(self) -> OrphanReport:
+        """Delete what writes that never landed left behind, once it is old enough."""
+
+    @abstractmethod
+    def recent(self, limit: int) -> Sequence[OperationLine]:
+        """Operations of every dataset, the newest first."""
+
+    @abstractmethod
+    def story(self, operation_id: OperationId) -> OperationStory:
+        """Everything that is on record of one operation."""
+
+
 class Pipeline(ABC):
     """The deployment as Dagster's side sees it. Methods raise a `CarbonError`."""
 
@@ -61,3 +94,11 @@ class Pipeline(ABC):
     @abstractmethod
     def survey(self, facts: CredentialFacts) -> Survey:
         """Look at one credential's source, and mint a dataset for each relation that is new."""
+
+    @abstractmethod
+    def ratifier(self) -> Ratifier:
+        """What settles the operations of every workspace."""
+
+    def story(self, operation_id: OperationId) -> OperationStory:
+        """Everything that is on record of one operation."""
+        return self.ratifier().story(operation_id)

@@ -19,6 +19,7 @@ from carbon_pipeline.orchestration.failures import explained
 from carbon_pipeline.orchestration.metadata import materialization
 from carbon_pipeline.orchestration.partitions import add_partitions, ensure_pool
 from carbon_pipeline.orchestration.port import Pipeline, Survey
+from carbon_pipeline.orchestration.report import StoryOf, report_settled_before
 from carbon_pipeline.orchestration.translator import CredentialFacts
 from carbon_pipeline.source.relation import Relation
 from carbon_pipeline.sync_all import Listener, TableResult, sync_all
@@ -53,7 +54,7 @@ def sync_job(facts: CredentialFacts) -> dg.JobDefinition:
             survey = pipeline.survey(facts)
             chosen = _chosen(survey, context.op_config["tables"])
         _plan(context, facts, chosen)
-        failed = _sync(context, survey, chosen.values(), context.op_config["workers"])
+        failed = _sync(context, survey, chosen.values(), pipeline.story)
         if failed:
             raise _failure(failed, len(chosen))
 
@@ -85,23 +86,24 @@ def _plan(context: dg.OpExecutionContext, facts: CredentialFacts, keys: Iterable
 
 
 def _sync(
-    context: dg.OpExecutionContext, survey: Survey, relations: Iterable[Relation], workers: int
+    context: dg.OpExecutionContext, survey: Survey, relations: Iterable[Relation], story_of: StoryOf
 ) -> list[TableResult]:
     """Sync the relations, log each result as it comes, and return those that failed."""
     orders = [survey.order(relation, context.run_id) for relation in relations]
-    failed = []
+    workers, failed = context.op_config["workers"], []
     # Closed here and now: a cancelled run must stop the tables under way, whoever else still holds the generator.
     with closing(sync_all(survey.ports, orders, workers=workers, listener=_RunLog(context))) as results:
         for result in results:
-            _tell(context, survey.facts.asset_key, result)
+            _tell(context, survey.facts.asset_key, result, story_of)
             if result.error is not None:
                 failed.append(result)
     return failed
 
 
-def _tell(context: dg.OpExecutionContext, key: dg.AssetKey, result: TableResult) -> None:
+def _tell(context: dg.OpExecutionContext, key: dg.AssetKey, result: TableResult, story_of: StoryOf) -> None:
     name = result.relation.qualified_name
     if result.receipt is not None:
+        report_settled_before(context.instance, key, result.receipt, story_of, context.log)
         context.log_event(materialization(key, result.receipt))
         context.log.info(f"{name}: published in {result.seconds:.1f} s")
     elif result.error is not None:

@@ -1,7 +1,9 @@
-"""From evidence to a ruling: one pure, total function.
+"""From observations to a ruling: one pure, total function.
 
 The order of proof: presence wins over everything; absence counts only over an unbroken ancestry *and* with the writer
-fenced; what proves neither ends as unverifiable, and an answer that never came leaves the operation as it is.
+fenced; what proves neither ends as unverifiable; an answer that never came leaves the operation as it is. A sweep
+leaves alone what is young or whose lease lives. Whoever holds the dataset's claim need not: its writer is gone,
+whatever the lease says.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_never
 
+from carbon_pipeline.identity import OperationId
 from carbon_pipeline.lake.outcome import SnapshotFacts
 from carbon_pipeline.ledger.operation import Settlement
 from carbon_pipeline.ledger.states import OperationStatus, Ruling
@@ -20,8 +23,18 @@ from carbon_pipeline.ratify.evidence import (
     OnMain,
     TargetReplaced,
     Unreachable,
+    Witness,
     WitnessOnly,
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """An unsettled operation as the ledger shows it, by the control plane's clock."""
+
+    status: OperationStatus
+    age_seconds: float
+    lease_is_live: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,14 +46,14 @@ class Settle:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fence:
-    """Commit a fence on this head first; then the operation may be aborted."""
+    """Commit a fence on this evidence first; then the operation may be aborted."""
 
-    head_snapshot_id: int | None
+    absence: Absent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leave:
-    """Nothing is proved: leave the operation as it is."""
+    """Nothing is proved, or it is not time yet: leave the operation as it is."""
 
     reason: str
 
@@ -48,20 +61,31 @@ class Leave:
 Action = Settle | Fence | Leave
 
 
-def abort_open() -> Settlement:
-    """An operation that is still `open` has sent nothing: the compare-and-set that aborts it is the proof."""
-    return Settlement(ruling=Ruling.NEVER_LANDED, reason="its writer is gone and had sent no request")
+def may_be_swept(standing: Standing, min_age_seconds: float) -> Leave | None:
+    """Why a sweep must leave an operation alone; none when it need not."""
+    if standing.lease_is_live:
+        return Leave(reason="its writer's lease is live")
+    if standing.age_seconds < min_age_seconds:
+        return Leave(reason=f"it is {standing.age_seconds:.0f} s old, younger than {min_age_seconds:.0f} s")
+    return None
+
+
+def needs_evidence(status: OperationStatus) -> bool:
+    """Whether the catalog has to be asked. An `open` operation has sent nothing: aborting it is the proof."""
+    return status is OperationStatus.COMMITTING
 
 
 def decide(status: OperationStatus, evidence: Evidence | None) -> Action:
-    """The next step for an unsettled operation whose writer is gone.
+    """The next step for an unsettled operation whose writer is taken for gone.
 
-    *evidence* is what the catalog shows; it is not asked for while the operation is `open`.
+    *evidence* is what the catalog showed; none where it was not asked.
     """
     if status is OperationStatus.OPEN:
-        return Settle(settlement=abort_open())
-    if status is not OperationStatus.COMMITTING or evidence is None:
-        raise ValueError(f"a {status} operation with evidence {evidence} has nothing to decide")
+        return _settle(Ruling.NEVER_LANDED, "its writer is gone and had sent no request")
+    if status is not OperationStatus.COMMITTING:
+        return Leave(reason=f"it is {status} already")
+    if evidence is None:
+        return Leave(reason="the catalog was not asked")
     return _from_evidence(evidence)
 
 
@@ -73,12 +97,13 @@ def _from_evidence(evidence: Evidence) -> Action:
             action = _settle(Ruling.TARGET_REPLACED, reason)
         case OnMain(facts=facts):
             action = _settle(Ruling.LANDED, "its snapshot is in main's ancestry", facts)
-        case OffMain():
-            action = _settle(Ruling.ROLLED_BACK, "its snapshot exists, but main was moved back behind it")
-        case WitnessOnly(witness=witness):
-            action = _settle(Ruling.EVIDENCE_EXPIRED, witness)
-        case Absent(head_snapshot_id=head):
-            action = Fence(head_snapshot_id=head)
+        case OffMain(shown_operation_id=shown):
+            reason = "its snapshot exists, but main was moved back behind it"
+            action = _settle(Ruling.ROLLED_BACK, reason, shown=shown)
+        case WitnessOnly(witnesses=witnesses):
+            action = _from_witnesses(witnesses)
+        case Absent():
+            action = Fence(absence=evidence)
         case Broken(reason=reason):
             action = _settle(Ruling.NO_EVIDENCE, reason)
         case _:
@@ -86,5 +111,22 @@ def _from_evidence(evidence: Evidence) -> Action:
     return action
 
 
-def _settle(ruling: Ruling, reason: str, facts: SnapshotFacts | None = None) -> Settle:
-    return Settle(settlement=Settlement(ruling=ruling, reason=reason, facts=facts))
+def _from_witnesses(witnesses: frozenset[Witness]) -> Settle:
+    said = "; ".join(sorted(witnesses))
+    if witnesses <= {Witness.WATERMARK}:
+        return _settle(Ruling.NO_EVIDENCE, f"its snapshot is gone, and nothing but this speaks for it: {said or '-'}")
+    return _settle(Ruling.EVIDENCE_EXPIRED, f"its snapshot has expired; {said}")
+
+
+def fenced(head_snapshot_id: int | None) -> Settlement:
+    """The settlement after a fence on this head."""
+    seen = "an empty table" if head_snapshot_id is None else f"snapshot {head_snapshot_id}"
+    return Settlement(
+        ruling=Ruling.FENCED, reason=f"absent from main's unbroken ancestry as of {seen}, and fenced on top of it"
+    )
+
+
+def _settle(
+    ruling: Ruling, reason: str, facts: SnapshotFacts | None = None, shown: OperationId | None = None
+) -> Settle:
+    return Settle(settlement=Settlement(ruling=ruling, reason=reason, facts=facts, shown_operation_id=shown))

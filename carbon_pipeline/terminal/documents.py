@@ -13,8 +13,9 @@ from carbon_pipeline.schema.mapping import Mapping
 from carbon_pipeline.source.reading import format_lsn
 from carbon_pipeline.source.relation import Keys, Relation
 from carbon_pipeline.sync_all import TableResult
+from carbon_pipeline.terminal.operations import line_document
 from carbon_pipeline.terminal.runs import SyncOutcome, Tally, VerifyOutcome
-from carbon_pipeline.terminal.views import Held, Overview, Source
+from carbon_pipeline.terminal.views import Held, Overview, Source, Watch
 from carbon_pipeline.verify.digest import Comparison, Digest
 
 Document = dict[str, object]
@@ -222,7 +223,10 @@ def verify_document(outcomes: Sequence[VerifyOutcome], tally: Tally) -> Document
 
 
 def overview_document(overview: Overview) -> Document:
-    """`carbon status`. Figures are null where the embedded server is down, because nobody knows them then."""
+    """`carbon status`. Figures are null where the embedded server is down, because nobody knows them then.
+
+    `is_well` is what the exit code says too.
+    """
     summary = overview.summary
     return {
         "home": str(overview.home),
@@ -245,7 +249,44 @@ def overview_document(overview: Overview) -> Document:
             "credentials": summary.credentials,
             "defaulted_destinations": summary.defaulted_destinations,
         },
+        "ratify": None if overview.watch is None else watch_document(overview.watch),
+        "is_well": overview.is_well,
         "datasets": [status_document(status) for status in overview.statuses],
+    }
+
+
+def watch_document(watch: Watch) -> Document:
+    """Whether anybody settles what writers leave behind."""
+    sweep, tick = watch.last_sweep, watch.last_tick
+    return {
+        "overdue": watch.overdue,
+        "deadline_seconds": watch.deadline_seconds,
+        "last_sweep": None
+        if sweep is None
+        else {
+            "trigger": sweep.trigger.value,
+            "ended_at": _instant(sweep.ended_at),
+            "age_seconds": sweep.age_seconds,
+            "settled": sweep.settled,
+            "left_alone": sweep.left_alone,
+            "held_back": sweep.held_back,
+            "late": sweep.late,
+            "alarm": sweep.alarm,
+        },
+        "sensor": None
+        if tick is None
+        else {"at": _instant(tick.at), "age_seconds": tick.age_seconds, "decision": tick.decision.value},
+        "unsettled": [line_document(line) for line in watch.unsettled],
+        "orphans": {"files": watch.orphans.files, "operations": watch.orphans.operations},
+        "alarms": [
+            {
+                "at": _instant(alarm.at),
+                "age_seconds": alarm.age_seconds,
+                "text": alarm.text,
+                "operation": None if alarm.operation_id is None else str(alarm.operation_id),
+            }
+            for alarm in watch.alarms
+        ],
     }
 
 

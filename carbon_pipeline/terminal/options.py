@@ -58,6 +58,44 @@ Update = Annotated[
     bool, typer.Option("--update", help="Give an existing credential this connection, to the same database.")
 ]
 
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and do none of it.")]
+MaxAborts = Annotated[
+    int,
+    typer.Option(
+        "--max-aborts",
+        metavar="N",
+        min=0,
+        help="Where more operations would be aborted, none is, and the exit code is 1.",
+    ),
+]
+MinAge = Annotated[
+    float, typer.Option("--min-age", metavar="SECONDS", min=0, help="Younger operations are left to their writers.")
+]
+OrphanAge = Annotated[
+    float,
+    typer.Option(
+        "--orphan-age", metavar="HOURS", min=0, help="Remove the files of writes that were aborted so long ago."
+    ),
+]
+MaybeOperation = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="OPERATION", help="Tell this one's story: its id, or eight or more digits that it begins with."
+    ),
+]
+OnlyOpen = Annotated[bool, typer.Option("--open", help="Only what is unsettled.")]
+OnlyFailed = Annotated[bool, typer.Option("--failed", help="Only what was aborted or cannot be verified.")]
+EveryOperation = Annotated[bool, typer.Option("--all", help="All of them, which is also the default.")]
+OfDataset = Annotated[
+    str | None, typer.Option("--dataset", metavar="NAME", help="Only this dataset's: schema.name, name, or its table.")
+]
+Newest = Annotated[int, typer.Option("--limit", metavar="N", min=1, help="So many of the newest.")]
+DatasetName = Annotated[
+    str,
+    typer.Argument(metavar="DATASET", help="schema.name, name, or the source's schema.table if it can mean one only."),
+]
+AskSource = Annotated[bool, typer.Option("--verify", help="Ask the source for its rows and checksum now, and compare.")]
+
 Owner = Annotated[str | None, typer.Option("--owner", metavar="USER", help="Its owner; you otherwise.")]
 
 Sql = Annotated[str, typer.Argument(metavar="SQL", help="One SELECT; tables are called schema.name, or name alone.")]

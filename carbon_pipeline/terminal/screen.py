@@ -61,6 +61,11 @@ class Screen:
         self._headed("error", "bold red", error.message if about is None else f"{about}: {error.message}")
         self.note(f"  {error.remedy}")
 
+    def alarm(self, text: str, remedy: str) -> None:
+        """Something that a person has to look at, and below it what to do."""
+        self._headed("alarm", "bold red", text)
+        self.note(f"  {remedy}")
+
     def _headed(self, head: str, style: str, text: str) -> None:
         self.err.print(Text.assemble((f"{head}: ", style), cell(text)), soft_wrap=True)
 

@@ -9,7 +9,18 @@ from pathlib import Path
 
 from rich.text import Text
 
-from carbon_pipeline.control_plane.records import Connection, Credential, DatasetStatus, LastOperation, Workspace
+from carbon_pipeline.control_plane.records import (
+    Alarm,
+    Connection,
+    Credential,
+    DatasetStatus,
+    LastOperation,
+    OperationLine,
+    OrphanCount,
+    SweepRecord,
+    TickRecord,
+    Workspace,
+)
 from carbon_pipeline.destination.coordinate import Dataset, DestinationOrigin
 from carbon_pipeline.errors import CarbonError
 from carbon_pipeline.ledger.states import UNSETTLED, OperationStatus
@@ -67,6 +78,27 @@ class Summary:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Watch:
+    """Whether anybody settles what writers leave behind, and what that has come to."""
+
+    last_sweep: SweepRecord | None
+    last_tick: TickRecord | None
+    """The sensor's."""
+    deadline_seconds: float
+    overdue: bool
+    """There has been a write, and nobody has swept, nor looked and found nothing to do, within the deadline."""
+    unsettled: tuple[OperationLine, ...]
+    orphans: OrphanCount
+    alarms: tuple[Alarm, ...]
+    """Of the last day."""
+
+    @property
+    def is_well(self) -> bool:
+        """Nobody has to look."""
+        return not self.overdue and not self.alarms
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
     """Where a deployment stands. Without a summary where its embedded server is down."""
 
@@ -77,7 +109,13 @@ class Overview:
     """The embedded server's address while it is up."""
     catalogs: tuple[CatalogPlace, ...] = ()
     summary: Summary | None = None
+    watch: Watch | None = None
     statuses: tuple[DatasetStatus, ...] = ()
+
+    @property
+    def is_well(self) -> bool:
+        """Nobody has to look. While the embedded server is down nothing is known, and nothing written either."""
+        return self.watch is None or self.watch.is_well
 
 
 def workspaces_grid(workspaces: Iterable[Workspace]) -> Grid:

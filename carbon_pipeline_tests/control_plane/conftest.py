@@ -16,6 +16,7 @@ from carbon_pipeline.control_plane.sql.migrate import migrate
 from carbon_pipeline.destination.coordinate import DEFAULTED, Dataset
 from carbon_pipeline.embedded_postgres.server import EmbeddedServer, ensure_database
 from carbon_pipeline.source.relation import Relation
+from carbon_pipeline_tests.control_plane.plane import Plane, plane_at
 from carbon_pipeline_tests.control_plane.samples import SYSTEM, Address, ledger_on, mint, relation
 
 _numbers = count(1)
@@ -50,6 +51,14 @@ def fresh_address(server: EmbeddedServer, make_database: Callable[[str], str]) -
         password=server.password,
         database=make_database("empty"),
     )
+
+
+@pytest.fixture
+def plane(fresh_address: Address) -> Iterator[Plane]:
+    """A control plane of the test's own."""
+    made = plane_at(fresh_address)
+    yield made
+    made.engine.dispose()
 
 
 @pytest.fixture

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
-from sqlalchemy import Engine
+from sqlalchemy import Engine, text
 
 from carbon_pipeline.control_plane.records import Credential
 from carbon_pipeline.control_plane.sql.directory import Directory
 from carbon_pipeline.control_plane.sql.engine import engine_from_fields
 from carbon_pipeline.control_plane.sql.ledger import SqlLedger
+from carbon_pipeline.control_plane.sql.models import Row
 from carbon_pipeline.destination.coordinate import Dataset
 from carbon_pipeline.gate.verdict import Actor, Role, admit
+from carbon_pipeline.identity import OperationId
 from carbon_pipeline.lake.outcome import SnapshotFacts
 from carbon_pipeline.lake.writers import Mode, Writer
-from carbon_pipeline.ledger.operation import OpenRequest, Settlement, TableHead
-from carbon_pipeline.ledger.states import Ruling
+from carbon_pipeline.ledger.operation import OpenRequest, Operation, Settlement, TableHead
+from carbon_pipeline.ledger.states import OperationStatus, Ruling
 from carbon_pipeline.schema.mapping import map_relation
 from carbon_pipeline.source.reading import Moment
 from carbon_pipeline.source.relation import (
@@ -55,11 +57,41 @@ class Address:
         )
 
 
-def ledger_on(engine: Engine, *, wait_seconds: float = 0.3, beat_seconds: float = 0) -> SqlLedger:
+def ledger_on(
+    engine: Engine, *, wait_seconds: float = 0.3, beat_seconds: float = 0, lease_seconds: float = 120
+) -> SqlLedger:
     """A ledger that waits briefly for a claim and writes every beat."""
     return SqlLedger(
-        engine, code_version="0.1.0", warehouses=WAREHOUSES, wait_seconds=wait_seconds, beat_seconds=beat_seconds
+        engine,
+        code_version="0.1.0",
+        warehouses=WAREHOUSES,
+        wait_seconds=wait_seconds,
+        beat_seconds=beat_seconds,
+        lease_seconds=lease_seconds,
     )
+
+
+def backdate(engine: Engine, operation_id: OperationId, *, hours: float) -> None:
+    """Make an operation look older than it is, past the guards that refuse it to everybody but a superuser."""
+    with engine.begin() as connection:
+        connection.execute(text("SET LOCAL session_replication_role = replica"))
+        connection.execute(
+            text(
+                "UPDATE carbon.dataset_transactions SET opened_at = opened_at - :span, settled_at = settled_at - :span"
+                " WHERE id = :id"
+            ),
+            {"span": timedelta(hours=hours), "id": operation_id},
+        )
+
+
+def dump(engine: Engine) -> str:
+    """Every row of every table as text, as `pg_dump` would show it."""
+    with engine.connect() as connection:
+        return "\n".join(
+            f"{table.name} {row}"
+            for table in Row.metadata.sorted_tables
+            for row in sorted(connection.scalars(text(f"SELECT CAST(t AS text) FROM {table.fullname} t")))
+        )
 
 
 def column(attnum: int, name: str, type_name: str = "text") -> Column:
@@ -139,8 +171,11 @@ def request(
     )
 
 
+PLANNED = 6_100_000_000_000_000_007
+"""The snapshot that a request names."""
+
 FACTS = SnapshotFacts(
-    snapshot_id=6_100_000_000_000_000_007,
+    snapshot_id=PLANNED,
     parent_snapshot_id=6_100_000_000_000_000_006,
     rows=336_776,
     size_bytes=20_000_000,
@@ -151,17 +186,21 @@ LANDED = Settlement(ruling=Ruling.LANDED, reason="the catalog shows it", facts=F
 FAILED = Settlement(ruling=Ruling.FAILED, reason="SourceBroke before the request was sent")
 
 
-def ruled(ruling: Ruling) -> Settlement:
-    """A settlement with this ruling, with facts where it needs them."""
-    return Settlement(ruling=ruling, reason="as told", facts=FACTS if ruling is Ruling.LANDED else None)
+def ruled(ruling: Ruling, *, shown: OperationId | None = None) -> Settlement:
+    """A settlement with this ruling, with facts where it needs them; *shown* is what main still shows."""
+    facts = FACTS if ruling is Ruling.LANDED else None
+    return Settlement(ruling=ruling, reason="as told", facts=facts, shown_operation_id=shown)
 
 
-def publish(ledger: SqlLedger, dataset: Dataset, made: Relation, *, at: Moment | None = None) -> None:
+def publish(
+    ledger: SqlLedger, dataset: Dataset, made: Relation, *, at: Moment | None = None, snapshot_id: int = PLANNED
+) -> OperationId:
     """One whole operation that lands."""
     with ledger.claim(dataset, ACTOR) as claim:
         intent = claim.open(request(dataset, made, at=at))
-        claim.advance(intent)
-        claim.settle(intent.operation, LANDED)
+        claim.advance(intent, snapshot_id)
+        claim.settle(intent.operation, replace(LANDED, facts=replace(FACTS, snapshot_id=snapshot_id)))
+        return intent.operation.id
 
 
 def status_of(directory: Directory, dataset: Dataset) -> object:
@@ -169,3 +208,29 @@ def status_of(directory: Directory, dataset: Dataset) -> object:
     last = next(each for each in directory.datasets() if each.dataset.id == dataset.id).last_operation
     assert last is not None
     return last.status
+
+
+def leave(
+    ledger: SqlLedger,
+    dataset: Dataset,
+    made: Relation,
+    status: OperationStatus,
+    *,
+    at: Moment | None = None,
+    files: Iterable[str] = (),
+    snapshot_id: int = PLANNED,
+) -> Operation:
+    """An operation that its writer left unsettled at *status*, having announced *files*."""
+    with ledger.claim(dataset, ACTOR) as claim:
+        intent = claim.open(request(dataset, made, at=at))
+        if announced := tuple(files):
+            claim.beat(intent, 0, 0, announced)
+        if status is OperationStatus.OPEN:
+            return intent.operation
+        return claim.advance(intent, snapshot_id).intent.operation
+
+
+def end(ledger: SqlLedger, operation: Operation, ruling: Ruling) -> None:
+    """Settle an operation that was left."""
+    with ledger.claim(operation.dataset, ACTOR) as claim:
+        claim.settle(operation, ruled(ruling))

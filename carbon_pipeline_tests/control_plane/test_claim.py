@@ -13,7 +13,7 @@ from multiprocessing.connection import Connection as Pipe
 from threading import Barrier
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine, event, text
 
 from carbon_pipeline.control_plane.records import Credential
 from carbon_pipeline.control_plane.sql.claim import SqlClaim, Terms
@@ -30,11 +30,13 @@ from carbon_pipeline.source.relation import Relation
 from carbon_pipeline_tests.control_plane.samples import (
     ACTOR,
     FAILED,
+    PLANNED,
     Address,
     found,
     ledger_on,
     relation,
     request,
+    ruled,
     status_of,
 )
 
@@ -121,6 +123,19 @@ def test_a_claim_is_held_by_one(ledger: SqlLedger, impatient: SqlLedger, dataset
         pass
 
 
+def test_a_claim_can_be_tried_once(engine: Engine, dataset: Dataset) -> None:
+    """Told not to wait, a patient ledger's claim is refused at once, naming the holder; a free one is taken."""
+    patient = ledger_on(engine, wait_seconds=30)
+    began = time.monotonic()
+    with (
+        patient.claim(dataset, ACTOR, wait_seconds=0),
+        pytest.raises(DatasetHeld, match="is held by carbon pid"),
+        patient.claim(dataset, ACTOR, wait_seconds=0),
+    ):
+        pass
+    assert time.monotonic() - began < 5
+
+
 def test_claims_on_other_datasets_do_not_wait(impatient: SqlLedger, dataset: Dataset, users: Relation) -> None:
     """Serialising is per dataset."""
     made = relation("other", 2)
@@ -183,7 +198,7 @@ def test_a_lost_lock_moves_nothing(
         assert terminate_holders(engine, dataset) == 1
         for attempt in (
             lambda: claim.beat(intent, 1, 1),
-            lambda: claim.advance(intent),
+            lambda: claim.advance(intent, PLANNED),
             lambda: claim.settle(intent.operation, FAILED),
             lambda: claim.open(request(dataset, users)),
             claim.unsettled,
@@ -223,7 +238,9 @@ def test_two_opens_race(race: Race, dataset: Dataset, users: Relation) -> None:
 def advance_against_abort(race: Race, wanted: OpenRequest) -> str:
     """One round; the winner's name."""
     intent = race.one.open(wanted)
-    outcomes = race.run(lambda claim: claim.advance(intent), lambda claim: claim.settle(intent.operation, NEVER_LANDED))
+    outcomes = race.run(
+        lambda claim: claim.advance(intent, PLANNED), lambda claim: claim.settle(intent.operation, NEVER_LANDED)
+    )
     assert sorted(outcomes) == ["LedgerConflict", "done"]
     left = race.one.unsettled()
     if left is None:
@@ -271,6 +288,87 @@ def test_beats_are_written_seldom(engine: Engine, dataset: Dataset, users: Relat
         claim.settle(intent.operation, FAILED)
 
 
+def files_of(engine: Engine, operation_id: OperationId) -> list[str]:
+    """The files that are on record of an operation, as any other session sees them."""
+    with engine.connect() as connection:
+        return list(
+            connection.scalars(
+                text("SELECT path FROM carbon.dataset_transaction_files WHERE operation_id = :id ORDER BY path"),
+                {"id": operation_id},
+            )
+        )
+
+
+def test_files_are_on_record_before_they_are_written(engine: Engine, dataset: Dataset, users: Relation) -> None:
+    """However recent the last beat is, announced files are there for everybody when the beat returns, and the lease
+    is extended; a beat without files still waits its turn."""
+    row = text("SELECT lease_until, rows_written FROM carbon.dataset_transactions WHERE id = :id")
+    with ledger_on(engine, beat_seconds=60).claim(dataset, ACTOR) as claim:
+        intent = claim.open(request(dataset, users))
+        with engine.connect() as connection:
+            opened = connection.execute(row, {"id": intent.operation.id}).one()
+        claim.beat(intent, 10, 10, ["s3://w/b.parquet", "s3://w/a.parquet"])
+        assert files_of(engine, intent.operation.id) == ["s3://w/a.parquet", "s3://w/b.parquet"]
+        claim.beat(intent, 20, 20, ["s3://w/b.parquet", "s3://w/c.parquet"])
+        claim.beat(intent, 30, 30)
+        with engine.connect() as connection:
+            after = connection.execute(row, {"id": intent.operation.id}).one()
+        assert after.lease_until > opened.lease_until
+        assert after.rows_written == 20
+        assert len(files_of(engine, intent.operation.id)) == 3
+        claim.settle(intent.operation, FAILED)
+
+
+def test_many_files_are_announced_in_one_statement(engine: Engine, dataset: Dataset, users: Relation) -> None:
+    """A thousand files cost what one does in round trips; names are data, whatever is in them."""
+    paths = ["it's; DROP TABLE x --", "ä/é\\{}'%s.parquet", *(f"part-{number:05}.parquet" for number in range(1000))]
+    statements: list[str] = []
+
+    def record(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        statements.append(statement)
+
+    with ledger_on(engine).claim(dataset, ACTOR) as claim:
+        intent = claim.open(request(dataset, users))
+        event.listen(engine, "before_cursor_execute", record)
+        try:
+            claim.beat(intent, 0, 0, paths)
+        finally:
+            event.remove(engine, "before_cursor_execute", record)
+        assert len([each for each in statements if "dataset_transaction_files" in each]) == 1
+        assert set(files_of(engine, intent.operation.id)) == set(paths)
+        claim.settle(intent.operation, FAILED)
+
+
+def test_an_ended_operation_announces_nothing(
+    engine: Engine, ledger: SqlLedger, dataset: Dataset, users: Relation
+) -> None:
+    """A writer whose operation somebody ended, or that lost its lock, is stopped before it writes the file."""
+    with ledger.claim(dataset, ACTOR) as claim:
+        ended = claim.open(request(dataset, users))
+        claim.settle(ended.operation, FAILED)
+        with pytest.raises(LedgerConflict, match="is aborted, ruled failed"):
+            claim.beat(ended, 1, 1, ["late.parquet"])
+        lost = claim.open(request(dataset, users))
+        assert terminate_holders(engine, dataset) == 1
+        with pytest.raises(ControlPlaneError):
+            claim.beat(lost, 1, 1, ["lost.parquet"])
+    assert files_of(engine, ended.operation.id) == files_of(engine, lost.operation.id) == []
+
+
+def test_a_permit_knows_its_operation_as_it_is(ledger: SqlLedger, dataset: Dataset, users: Relation) -> None:
+    """The permit's operation is `committing` and names its snapshot, as whoever finds it in the ledger sees it."""
+    with ledger.claim(dataset, ACTOR) as claim:
+        intent = claim.open(request(dataset, users))
+        assert intent.operation.snapshot_id is None
+        permit = claim.advance(intent, PLANNED)
+        assert permit.intent.operation == claim.unsettled()
+        assert (permit.intent.operation.status, permit.intent.operation.snapshot_id) == (
+            OperationStatus.COMMITTING,
+            PLANNED,
+        )
+        claim.settle(intent.operation, ruled(Ruling.FENCED))
+
+
 def test_a_beat_tells_an_ended_operation(ledger: SqlLedger, dataset: Dataset, users: Relation) -> None:
     """A writer whose operation somebody ended hears of it at its next beat, and cannot advance."""
     with ledger.claim(dataset, ACTOR) as claim:
@@ -279,7 +377,7 @@ def test_a_beat_tells_an_ended_operation(ledger: SqlLedger, dataset: Dataset, us
         with pytest.raises(LedgerConflict, match="is aborted, ruled failed"):
             claim.beat(intent, 1, 1)
         with pytest.raises(LedgerConflict, match="is aborted, ruled failed"):
-            claim.advance(intent)
+            claim.advance(intent, PLANNED)
 
 
 def test_a_claim_opens_its_own_dataset_only(ledger: SqlLedger, dataset: Dataset, users: Relation) -> None:
@@ -292,7 +390,7 @@ def test_a_claim_opens_its_own_dataset_only(ledger: SqlLedger, dataset: Dataset,
         with ledger.claim(dataset, ACTOR) as own:
             intent = own.open(request(dataset, users))
             with pytest.raises(LedgerConflict):
-                claim.advance(intent)
+                claim.advance(intent, PLANNED)
             with pytest.raises(LedgerConflict):
                 claim.settle(intent.operation, FAILED)
             own.settle(intent.operation, FAILED)

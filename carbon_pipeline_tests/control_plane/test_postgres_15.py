@@ -14,14 +14,26 @@ import pytest
 from sqlalchemy import Engine, text
 from sqlalchemy.exc import IntegrityError
 
-from carbon_pipeline.control_plane.records import Governance
+from carbon_pipeline.control_plane.records import Governance, SweepTrigger, TickDecision
 from carbon_pipeline.control_plane.sql.directory import Directory
+from carbon_pipeline.control_plane.sql.file_list import SqlFileList
 from carbon_pipeline.control_plane.sql.migrate import migrate
 from carbon_pipeline.destination.coordinate import DEFAULTED
 from carbon_pipeline.errors import DatasetHeld
-from carbon_pipeline.ledger.states import OperationStatus
+from carbon_pipeline.ledger.states import OperationStatus, Ruling
+from carbon_pipeline.ratify.sweep import SweepReport
 from carbon_pipeline.source.relation import Relation
-from carbon_pipeline_tests.control_plane.samples import ACTOR, SYSTEM, Address, ledger_on, mint, publish, status_of
+from carbon_pipeline_tests.control_plane.samples import (
+    ACTOR,
+    SYSTEM,
+    Address,
+    end,
+    leave,
+    ledger_on,
+    mint,
+    publish,
+    status_of,
+)
 
 BINARIES = Path("/usr/lib/postgresql/15/bin")
 
@@ -69,8 +81,8 @@ def old_engine() -> Iterator[Engine]:
 
 
 def test_the_whole_path(old_engine: Engine, users: Relation) -> None:
-    """Workspace, credential, coordinate, claim, open, advance, settle, status; a second claim is told of the first;
-    and an illegal move is refused by the database."""
+    """Workspace, credential, coordinate, claim, open, advance, settle, status, story; a second claim is told of the
+    first; an illegal move is refused by the database; what a sweep needs is found, and what it did is recorded."""
     directory, ledger = Directory(old_engine), ledger_on(old_engine)
     directory.register_catalog("main", kind="sql", uri_host="127.0.0.1", governance=Governance.OWN)
     credential = directory.add_credential(
@@ -82,9 +94,22 @@ def test_the_whole_path(old_engine: Engine, users: Relation) -> None:
         seal=lambda _: b"sealed",
     )
     dataset = mint(ledger, credential, users)
-    publish(ledger, dataset, users)
+    landed = publish(ledger, dataset, users)
+    assert len(directory.operation(str(landed)[:8]).events) == 3
     assert status_of(directory, dataset) is OperationStatus.COMMITTED
     with ledger.claim(dataset, ACTOR), pytest.raises(DatasetHeld, match="carbon pid"), ledger.claim(dataset, ACTOR):
         pass
     with pytest.raises(IntegrityError, match="which is final"), old_engine.begin() as connection:
         connection.execute(text("UPDATE carbon.dataset_transactions SET status = 'open'"))
+    left = leave(ledger, dataset, users, OperationStatus.COMMITTING, files=["a", "b"])
+    assert [each.operation.id for each in ledger.unsettled(10)] == [left.id]
+    end(ledger, left, Ruling.FENCED)
+    assert [each.id for each in ledger.watched(1)] == [left.id]
+    (orphans,) = SqlFileList(old_engine).left_behind(0, 10)
+    SqlFileList(old_engine).mark_removed(orphans)
+    assert (orphans.paths, directory.orphan_count().files) == (("a", "b"), 0)
+    report = SweepReport(cases=(), late=(orphans.operation,), alarm="look", dry_run=False)
+    directory.record_sweep(SweepTrigger.SENSOR, report, seconds=1)
+    directory.record_tick(SweepTrigger.SENSOR, TickDecision.NOTHING_DUE)
+    assert len(directory.alarms(1)) == 2
+    assert not directory.ratify_is_overdue(60)

@@ -10,17 +10,16 @@ from collections.abc import Callable
 from dataclasses import asdict
 
 import pytest
-from sqlalchemy import Engine, text
+from sqlalchemy import Engine
 
 from carbon_pipeline.control_plane.records import Connection, Credential, Workspace
 from carbon_pipeline.control_plane.sql.directory import Directory
 from carbon_pipeline.control_plane.sql.ledger import SqlLedger
-from carbon_pipeline.control_plane.sql.models import Row
 from carbon_pipeline.errors import UsageError, VaultError
 from carbon_pipeline.source.relation import Relation
 from carbon_pipeline.vault.aes_gcm import decode_connection, encode_connection, open_sealed, reseal, seal
 from carbon_pipeline.vault.keyring import Key, Keyring
-from carbon_pipeline_tests.control_plane.samples import mint, publish
+from carbon_pipeline_tests.control_plane.samples import dump, mint, publish
 
 CANARY = "canary-Tr0ub4dor"
 SPELLINGS = [
@@ -42,25 +41,13 @@ def sealed_for(workspace: Workspace) -> Callable[..., bytes]:
     )
 
 
-def dump(engine: Engine) -> bytes:
-    """Every row of every table as text, as `pg_dump` would show it."""
-    with engine.connect() as connection:
-        rows = [
-            row
-            for table in Row.metadata.sorted_tables
-            for row in connection.scalars(text(f"SELECT CAST(t AS text) FROM {table.fullname} t"))
-        ]
-    assert rows
-    return "\n".join(rows).encode()
-
-
 def test_the_canary_is_in_no_row(
     engine: Engine, ledger: SqlLedger, workspace: Workspace, add_credential: AddCredential, users: Relation
 ) -> None:
     """After connecting and publishing, no row of any table holds the password in any plain spelling."""
     credential = add_credential("canary", seal=sealed_for(workspace))
     publish(ledger, mint(ledger, credential, users), users)
-    everything = dump(engine)
+    everything = dump(engine).encode()
     assert b"users" in everything
     assert [spelling for spelling in SPELLINGS if spelling in everything] == []
 

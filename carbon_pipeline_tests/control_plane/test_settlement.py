@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 from sqlalchemy import Engine, text
+from sqlalchemy.exc import IntegrityError
 
 from carbon_pipeline.control_plane.records import DatasetStatus
 from carbon_pipeline.control_plane.sql.directory import Directory
 from carbon_pipeline.control_plane.sql.ledger import SqlLedger
 from carbon_pipeline.destination.coordinate import Dataset
 from carbon_pipeline.errors import ControlPlaneError, LedgerConflict
+from carbon_pipeline.identity import OperationId
 from carbon_pipeline.ledger.operation import Intent, Settlement
 from carbon_pipeline.ledger.states import RULINGS, OperationStatus, Ruling, SyncStatus
 from carbon_pipeline.source.relation import Keys, Relation
@@ -22,9 +24,12 @@ from carbon_pipeline_tests.control_plane.samples import (
     FACTS,
     FAILED,
     LANDED,
+    PLANNED,
     Address,
     column,
+    end,
     found,
+    leave,
     ledger_on,
     mint,
     moment,
@@ -51,7 +56,7 @@ def committing(ledger: SqlLedger, dataset: Dataset, made: Relation, minutes: int
     """An operation that was left `committing` by a writer that is gone."""
     with ledger.claim(dataset, ACTOR) as claim:
         intent = claim.open(request(dataset, made, at=moment(minutes)))
-        claim.advance(intent)
+        claim.advance(intent, PLANNED)
         return intent
 
 
@@ -66,7 +71,7 @@ def test_a_landed_operation_completes_everything(
     """Operation committed, sync log succeeded, facts and freshness on the dataset, schema version: all at once."""
     with ledger.claim(dataset, ACTOR) as claim:
         intent = claim.open(request(dataset, users))
-        claim.advance(intent)
+        claim.advance(intent, PLANNED)
         entry = claim.settle(intent.operation, LANDED)
     assert (entry.status, entry.ruling, entry.seq, entry.facts) == (
         OperationStatus.COMMITTED,
@@ -156,7 +161,7 @@ def test_settling_twice_is_refused(ledger: SqlLedger, dataset: Dataset, users: R
     """The second settlement hears what the first one ruled; nothing is ruled anew, not even alike."""
     with ledger.claim(dataset, ACTOR) as claim:
         intent = claim.open(request(dataset, users))
-        claim.advance(intent)
+        claim.advance(intent, PLANNED)
         claim.settle(intent.operation, LANDED)
         for settlement in (LANDED, ruled(Ruling.FENCED)):
             with pytest.raises(LedgerConflict, match="is committed, ruled landed"):
@@ -172,7 +177,7 @@ def test_each_ruling_from_each_state(
     with ledger.claim(dataset, ACTOR) as claim:
         intent = claim.open(request(dataset, users))
         if status is OperationStatus.COMMITTING:
-            claim.advance(intent)
+            claim.advance(intent, PLANNED)
         if status in RULINGS[ruling].comes_from:
             assert claim.settle(intent.operation, ruled(ruling)).status is RULINGS[ruling].status
         else:
@@ -185,19 +190,111 @@ def test_each_ruling_from_each_state(
 def test_only_what_is_on_main_counts_as_fresh(
     engine: Engine, ledger: SqlLedger, directory: Directory, dataset: Dataset, users: Relation, ruling: Ruling
 ) -> None:
-    """A later operation that is not on main, even one that landed once, moves neither facts nor freshness; its sync
-    log has no source moment."""
-    publish(ledger, dataset, users)
+    """A later operation that is not on main, even one that landed once and was rolled back to what was before, moves
+    neither facts nor freshness; its sync log has no source moment."""
+    published = publish(ledger, dataset, users)
     before = dataset_row(engine, dataset)
     with ledger.claim(dataset, ACTOR) as claim:
         intent = claim.open(request(dataset, users, at=moment(minutes=5)))
         if OperationStatus.OPEN not in RULINGS[ruling].comes_from:
-            claim.advance(intent)
-        claim.settle(intent.operation, ruled(ruling))
+            claim.advance(intent, PLANNED + 1)
+        claim.settle(intent.operation, ruled(ruling, shown=published))
     assert dataset_row(engine, dataset) == before
     assert standing(directory, dataset).dataset.committed_moment == moment()
     log = one(engine, "SELECT * FROM carbon.iceberg_sync_log WHERE operation_id = :id", id=intent.operation.id)
     assert (log.status, log.source_time, log.source_lsn) == (RULINGS[ruling].sync, None, None)
+
+
+def rolled_back(ledger: SqlLedger, dataset: Dataset, made: Relation, shown: OperationId | None) -> None:
+    """A third operation that landed, and behind which main was moved back to what *shown* had left."""
+    left = leave(ledger, dataset, made, OperationStatus.COMMITTING, at=moment(minutes=30), snapshot_id=30)
+    with ledger.claim(dataset, ACTOR) as claim:
+        claim.settle(left, ruled(Ruling.ROLLED_BACK, shown=shown))
+
+
+def test_a_rollback_lowers_freshness(
+    engine: Engine, ledger: SqlLedger, directory: Directory, dataset: Dataset, users: Relation
+) -> None:
+    """When main was moved back behind two operations, the dataset shows again what the one before them had left: its
+    source moment, its snapshot, its columns under a schema version of their own. The next operation moves it on."""
+    wider = replace(users, columns=(*users.columns, column(3, "email")))
+    first = publish(ledger, dataset, users, at=moment(minutes=10), snapshot_id=10)
+    publish(ledger, dataset, wider, at=moment(minutes=20), snapshot_id=20)
+    assert dataset_row(engine, dataset).committed_seq == 2
+    rolled_back(ledger, dataset, wider, first)
+    row = dataset_row(engine, dataset)
+    assert (row.committed_operation_id, row.committed_seq, row.snapshot_id) == (first, 1, 10)
+    assert (row.row_count, row.size_bytes, row.data_files) == (FACTS.rows, FACTS.size_bytes, FACTS.data_files)
+    assert ([each["name"] for each in row.columns], row.schema_version) == (["id", "name"], 3)
+    assert standing(directory, dataset).dataset.committed_moment == moment(minutes=10)
+    fourth = publish(ledger, dataset, users, at=moment(minutes=40), snapshot_id=40)
+    assert dataset_row(engine, dataset).committed_operation_id == fourth
+
+
+def test_a_rollback_to_nothing_of_ours(
+    engine: Engine, ledger: SqlLedger, directory: Directory, dataset: Dataset, users: Relation
+) -> None:
+    """Where main shows no operation that the ledger committed on this dataset, the dataset is as before its first one:
+    nothing is claimed of it. An aborted operation, another dataset's, an unknown one and the rolled back one itself
+    are no such."""
+    never = dataset_row(engine, dataset)._asdict()
+    made = relation("other", 2)
+    other = ledger.coordinate(dataset.credential_id, made, found(users, made))
+    stranger = publish(ledger, other, made)
+    aborted = leave(ledger, dataset, users, OperationStatus.OPEN)
+    end(ledger, aborted, Ruling.FAILED)
+    for shown in (None, stranger, aborted.id, OperationId(dataset.id)):
+        publish(ledger, dataset, users)
+        rolled_back(ledger, dataset, users, shown)
+        assert dataset_row(engine, dataset)._asdict() | {"updated_at": None} == never
+        assert standing(directory, dataset).dataset.committed_moment is None
+    publish(ledger, dataset, users)
+    left = leave(ledger, dataset, users, OperationStatus.COMMITTING)
+    with ledger.claim(dataset, ACTOR) as claim:
+        claim.settle(left, ruled(Ruling.ROLLED_BACK, shown=left.id))
+    assert standing(directory, dataset).dataset.committed_moment is None
+
+
+def test_a_rollback_to_what_is_shown_anyway(
+    engine: Engine, ledger: SqlLedger, dataset: Dataset, users: Relation
+) -> None:
+    """Main moved back to the snapshot that the dataset shows lowers nothing: a later operation that found nothing to
+    change saw the source equal to that very snapshot."""
+    first = publish(ledger, dataset, users, snapshot_id=10)
+    with ledger.claim(dataset, ACTOR) as claim:
+        claim.settle(claim.open(request(dataset, users, at=moment(minutes=5))).operation, ruled(Ruling.NOOP))
+    before = dataset_row(engine, dataset)
+    rolled_back(ledger, dataset, users, first)
+    assert dataset_row(engine, dataset) == before
+    assert before.source_time == moment(minutes=5).time
+
+
+def test_a_rollback_never_raises_freshness(
+    engine: Engine, ledger: SqlLedger, dataset: Dataset, users: Relation
+) -> None:
+    """Main that somebody moved on by hand, to an operation of which the dataset shows nothing, is not believed to be
+    fresher for it: freshness rises when an operation lands, and then only."""
+    publish(ledger, dataset, users, at=moment(minutes=10), snapshot_id=10)
+    second = leave(ledger, dataset, users, OperationStatus.COMMITTING, at=moment(minutes=20), snapshot_id=20)
+    end(ledger, second, Ruling.EVIDENCE_EXPIRED)
+    before = dataset_row(engine, dataset)
+    rolled_back(ledger, dataset, users, second.id)
+    assert dataset_row(engine, dataset) == before
+
+
+def test_facts_go_back_with_a_rollback_only(
+    engine: Engine, ledger: SqlLedger, dataset: Dataset, users: Relation
+) -> None:
+    """By raw SQL a dataset cannot be lowered, not even when an operation was once ruled rolled back."""
+    first = publish(ledger, dataset, users, snapshot_id=10)
+    second = publish(ledger, dataset, users, snapshot_id=20)
+    rolled_back(ledger, dataset, users, second)
+    assert dataset_row(engine, dataset).committed_seq == 2
+    with pytest.raises(IntegrityError, match="only move forward"), engine.begin() as connection:
+        connection.execute(
+            text("UPDATE carbon.datasets SET committed_seq = 1, committed_operation_id = :first WHERE id = :id"),
+            {"first": first, "id": dataset.id},
+        )
 
 
 def test_a_noop_is_fresh_without_new_facts(
@@ -257,7 +354,7 @@ def test_the_outcome_of_commit_may_be_unknown(
         through = address.engine(port=proxy.port)
         with ledger_on(through).claim(dataset, ACTOR) as claim:
             intent = claim.open(request(dataset, users))
-            claim.advance(intent)
+            claim.advance(intent, PLANNED)
             proxy.cut = cut
             if cut is Cut.AFTER_COMMIT:
                 assert claim.settle(intent.operation, LANDED).facts == FACTS
@@ -285,7 +382,7 @@ def test_an_advance_that_broke_gives_no_permit(
             intent = claim.open(request(dataset, users))
             proxy.cut = cut
             with pytest.raises(ControlPlaneError):
-                claim.advance(intent)
+                claim.advance(intent, PLANNED)
         through.dispose()
     expected = OperationStatus.COMMITTING if cut is Cut.AFTER_COMMIT else OperationStatus.OPEN
     assert status_of(directory, dataset) is expected

@@ -100,7 +100,14 @@ def test_loading_again_does_nothing(demo: Demo) -> None:
     assert demo.ask(oids) == before
 
 
-@pytest.mark.parametrize("damage", ["TRUNCATE flights", "DROP TABLE weather", "COMMENT ON SCHEMA public IS NULL"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "TRUNCATE flights",
+        pytest.param("DROP TABLE weather", marks=pytest.mark.slow),
+        pytest.param("COMMENT ON SCHEMA public IS NULL", marks=pytest.mark.slow),
+    ],
+)
 def test_an_incomplete_load_is_made_anew(demo: Demo, damage: str) -> None:
     """A table that is gone or empty, or a load that nobody finished, leads to a whole new one."""
     demo.load()

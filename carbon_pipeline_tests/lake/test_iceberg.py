@@ -15,10 +15,11 @@ from pyiceberg.exceptions import CommitFailedException, RESTError
 from pyiceberg.types import PrimitiveType
 from requests import ReadTimeout
 
-from carbon_pipeline.errors import CommitRefused, StorageFailed
-from carbon_pipeline.lake.iceberg import files, stamps
+from carbon_pipeline.errors import CommitRefused, LakeError, StorageFailed
+from carbon_pipeline.lake.iceberg import files, plan, stamps
+from carbon_pipeline.lake.iceberg.janitor import IcebergJanitor
 from carbon_pipeline.lake.outcome import Landed, Outcome, Refused, Unknown
-from carbon_pipeline.ratify.evidence import Absent, OnMain, TargetReplaced, Unreachable, WitnessOnly
+from carbon_pipeline.ratify.evidence import Absent, OffMain, OnMain, TargetReplaced, Unreachable, Witness, WitnessOnly
 from carbon_pipeline.schema.row_identity import IDENTITY_COLUMNS
 from carbon_pipeline_tests.lake.faulty_catalog import FaultyCatalog
 from carbon_pipeline_tests.lake.workshop import GOODS, ID, MARK, NOTE, Workshop, batch_of, column, goods, mapping_of
@@ -84,7 +85,9 @@ def test_evidence_before_and_after(workshop: Workshop) -> None:
     """A staged operation is absent; a committed one is on main, also when others came after it."""
     permit, staged = workshop.stage(goods(5))
     operation = permit.intent.operation
-    assert workshop.lake.observe(operation) == Absent(head_snapshot_id=None)
+    absence = workshop.lake.observe(operation)
+    assert isinstance(absence, Absent)
+    assert absence.head_snapshot_id is None
     workshop.lake.commit(permit, staged)
     assert isinstance(workshop.lake.observe(operation), OnMain)
     workshop.publish(goods(1))
@@ -97,10 +100,62 @@ def test_an_expired_snapshot_leaves_its_watermark(workshop: Workshop) -> None:
     workshop.lake.commit(permit, staged)
     evidence = workshop.lake.observe(permit.intent.operation)
     assert isinstance(evidence, OnMain)
-    workshop.lake.fence(permit.intent.operation, evidence.facts.snapshot_id)
+    assert workshop.fence(workshop.open().operation)
     with workshop.table.maintenance.expire_snapshots() as expiry:
         expiry.by_id(evidence.facts.snapshot_id)
-    assert isinstance(workshop.lake.observe(permit.intent.operation), WitnessOnly)
+    witnesses = workshop.lake.observe(permit.intent.operation)
+    assert witnesses == WitnessOnly(witnesses=frozenset(Witness))
+
+
+def test_expired_behind_a_rollback_is_not_absent(workshop: Workshop) -> None:
+    """Landed, rolled back, and expired: main is unbroken, but the watermark and an old metadata file tell."""
+    base = workshop.publish(goods(4)).facts.snapshot_id
+    permit, staged = workshop.stage(goods(5))
+    workshop.lake.commit(permit, staged)
+    operation = permit.intent.operation
+    workshop.table.manage_snapshots().rollback_to_snapshot(base).commit()
+    off_main = workshop.lake.observe(operation)
+    assert isinstance(off_main, OffMain)
+    assert off_main.shown_operation_id is not None
+    assert off_main.shown_operation_id != operation.id
+    with workshop.table.maintenance.expire_snapshots() as expiry:
+        expiry.by_id(staged.snapshot_id)
+    evidence = workshop.lake.observe(operation)
+    assert evidence == WitnessOnly(witnesses=frozenset({Witness.WATERMARK, Witness.METADATA_LOG}))
+
+
+def test_every_file_is_announced_before_it_is_written(workshop: Workshop) -> None:
+    """What staging and committing leave in the warehouse is what was announced, the catalog's metadata apart."""
+    workshop.publish(goods(50))
+    written = {f"file://{path}" for path in (workshop.folder / "warehouse").rglob("*") if path.is_file()}
+    assert {path for path in written if not path.endswith(".metadata.json")} == set(workshop.announced)
+
+
+def test_staging_that_fails_in_the_manifests_leaves_nothing(
+    workshop: Workshop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Data files are deleted too when the manifests cannot be written."""
+    monkeypatch.setattr(plan, "write_manifest_list", lambda **_: raising(OSError(28, "No space left on device"))())
+    with pytest.raises(StorageFailed):
+        workshop.stage(goods(5))
+    assert workshop.data_files() == []
+
+
+def test_a_janitor_removes_only_what_nothing_refers_to(workshop: Workshop) -> None:
+    """Files of a dead operation go; those of any snapshot, and whatever is outside the dataset's place, stay."""
+    janitor = IcebergJanitor(workshop.catalogs)
+    workshop.publish(goods(5))
+    kept = list(workshop.announced)
+    _, dead = workshop.stage(goods(6))
+    listed = [*kept, *dead.files]
+    unreferenced = janitor.unreferenced(workshop.dataset, listed)
+    assert list(unreferenced) == list(dead.files)
+    janitor.remove(workshop.dataset, unreferenced)
+    janitor.remove(workshop.dataset, unreferenced)
+    assert workshop.rows().num_rows == 5
+    for outside in ("/etc/passwd", f"{workshop.dataset.location}/../other/x.parquet"):
+        with pytest.raises(LakeError, match="outside the place"):
+            janitor.remove(workshop.dataset, [outside])
 
 
 @pytest.mark.parametrize("earlier_commits", [0, 2])
@@ -110,7 +165,7 @@ def test_a_fence_stops_a_late_commit(workshop: Workshop, earlier_commits: int) -
         workshop.publish(goods(4))
     permit, staged = workshop.stage(goods(5))
     operation = permit.intent.operation
-    assert workshop.lake.fence(operation, operation.base_snapshot_id)
+    assert workshop.fence(operation)
     assert isinstance(workshop.lake.commit(permit, staged), Refused)
     assert isinstance(workshop.lake.observe(operation), Absent)
     assert workshop.rows().num_rows == (4 if earlier_commits else 0)
@@ -119,8 +174,8 @@ def test_a_fence_stops_a_late_commit(workshop: Workshop, earlier_commits: int) -
 
 def test_a_fence_keeps_the_totals(workshop: Workshop) -> None:
     """A fence changes no row, and its summary says so."""
-    before = workshop.publish(goods(7)).facts
-    workshop.lake.fence(workshop.open().operation, before.snapshot_id)
+    workshop.publish(goods(7))
+    assert workshop.fence(workshop.open().operation)
     head = workshop.table.metadata.current_snapshot()
     assert head is not None
     assert head.summary is not None
@@ -131,8 +186,10 @@ def test_a_fence_keeps_the_totals(workshop: Workshop) -> None:
 
 def test_a_fence_on_a_moved_head_is_not_set(workshop: Workshop) -> None:
     """A fence asserts the head that the caller has seen."""
-    seen = workshop.publish(goods(1)).facts.snapshot_id
+    workshop.publish(goods(1))
     operation = workshop.open().operation
+    seen = workshop.lake.observe(operation)
+    assert isinstance(seen, Absent)
     workshop.publish(goods(2))
     assert not workshop.lake.fence(operation, seen)
     assert len(workshop.table.metadata.snapshots) == 2
@@ -142,10 +199,8 @@ def test_a_second_fence_changes_nothing_that_matters(workshop: Workshop) -> None
     """Two who rule at once may both fence; the rows stay."""
     workshop.publish(goods(3))
     operation = workshop.open().operation
-    assert workshop.lake.fence(operation, operation.base_snapshot_id)
-    evidence = workshop.lake.observe(operation)
-    assert isinstance(evidence, Absent)
-    assert workshop.lake.fence(operation, evidence.head_snapshot_id)
+    assert workshop.fence(operation)
+    assert workshop.fence(operation)
     assert workshop.rows().num_rows == 3
 
 
@@ -288,7 +343,7 @@ def test_a_warehouse_that_cannot_be_written_says_so(workshop: Workshop) -> None:
     blocked = Path(workshop.table.location().removeprefix("file://")) / "data"
     blocked.write_text("in the way")
     with pytest.raises(StorageFailed):
-        workshop.lake.stage(intent, GOODS, goods(3))
+        workshop.lake.stage(intent, GOODS, goods(3), workshop.announced.extend)
     assert workshop.data_files() == []
 
 
@@ -315,7 +370,7 @@ def test_a_base_that_moved_is_noticed_before_writing(workshop: Workshop) -> None
     workshop.publish(goods(1))
     published = workshop.data_files()
     with pytest.raises(CommitRefused):
-        workshop.lake.stage(intent, GOODS, goods(5))
+        workshop.lake.stage(intent, GOODS, goods(5), workshop.announced.extend)
     assert workshop.data_files() == published
 
 
@@ -360,10 +415,40 @@ def test_an_error_without_a_trace_is_unknown(faulty: Workshop, error: Exception)
     assert all(Path(name.removeprefix("file://")).is_file() for name in staged.files)
 
 
+def overtaken(workshop: Workshop, error: Exception) -> Callable[[], None]:
+    """Another commit comes between our last look and our request, which then fails with *error*."""
+
+    def before() -> None:
+        FaultyCatalog.before = None
+        workshop.publish(goods(30))
+        raise error
+
+    return before
+
+
+def test_a_table_that_moved_on_gets_no_request(faulty: Workshop) -> None:
+    """The table is looked at once more before the request: with another commit on our base it is not sent."""
+    permit, staged = faulty.stage(goods(20))
+    faulty.publish(goods(30))
+    sent = FaultyCatalog.requests
+    assert isinstance(faulty.lake.commit(permit, staged), Refused)
+    assert FaultyCatalog.requests == sent
+    assert faulty.rows().num_rows == 30
+
+
+def test_a_request_that_landed_is_not_sent_again(faulty: Workshop) -> None:
+    """A commit that is tried a second time finds its own marker."""
+    permit, staged = faulty.stage(goods(20))
+    first, second = faulty.lake.commit(permit, staged), faulty.lake.commit(permit, staged)
+    assert isinstance(first, Landed)
+    assert first == second
+    assert len(faulty.table.metadata.snapshots) == 2
+
+
 def test_a_conflict_with_another_commit_is_refused(faulty: Workshop) -> None:
     """409, another commit on top of our base, nothing of ours: that is proof."""
     permit, staged = faulty.stage(goods(20))
-    faulty.publish(goods(30))
+    FaultyCatalog.before = overtaken(faulty, CommitFailedException("409"))
     assert isinstance(faulty.lake.commit(permit, staged), Refused)
     assert faulty.rows().num_rows == 30
 
@@ -371,8 +456,7 @@ def test_a_conflict_with_another_commit_is_refused(faulty: Workshop) -> None:
 def test_another_error_with_another_commit_is_unknown(faulty: Workshop) -> None:
     """Without a 409 nobody has said that our request was turned down."""
     permit, staged = faulty.stage(goods(20))
-    faulty.publish(goods(30))
-    FaultyCatalog.before = raising(RESTError("502"))
+    FaultyCatalog.before = overtaken(faulty, RESTError("502"))
     assert isinstance(faulty.lake.commit(permit, staged), Unknown)
 
 
@@ -411,7 +495,7 @@ def test_a_fence_with_a_lost_answer_is_looked_up(faulty: Workshop, *, applied: b
         FaultyCatalog.after = raising(ReadTimeout("slow"))
     else:
         FaultyCatalog.before = raising(ReadTimeout("slow"))
-    assert faulty.lake.fence(operation, operation.base_snapshot_id) is applied
+    assert faulty.fence(operation) is applied
 
 
 def test_dropped_columns_leave_the_schema(workshop: Workshop) -> None:

@@ -14,7 +14,7 @@ import pytest
 from pyiceberg.manifest import ManifestContent, ManifestFile
 
 from carbon_pipeline.errors import LakeError, LakeUnreachable, StorageFailed
-from carbon_pipeline.lake.iceberg import canonical, files, reader
+from carbon_pipeline.lake.iceberg import canonical, files, published
 from carbon_pipeline.lake.iceberg.canonical import canonical_texts
 from carbon_pipeline.schema.mapping import Mapping
 from carbon_pipeline.schema.row_identity import IDENTITY_COLUMNS
@@ -134,7 +134,7 @@ def test_digest_is_over_all_files_and_batches(workshop: Workshop, monkeypatch: p
     assert whole == digest_of(goods_texts(1000))
     monkeypatch.setattr(files, "ROW_GROUP_ROWS_MAX", 100)
     monkeypatch.setattr(files, "FILE_ROWS_MAX", 300)
-    monkeypatch.setattr(reader, "BATCH_ROWS_MAX", 70)
+    monkeypatch.setattr(published, "BATCH_ROWS_MAX", 70)
     workshop.publish(goods(1000, batch_rows=50))
     assert workshop.reader.digest(workshop.dataset, GOODS) == whole
 

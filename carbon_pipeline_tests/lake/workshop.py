@@ -22,6 +22,7 @@ from carbon_pipeline.lake.port import Staged
 from carbon_pipeline.lake.writers import Mode, Writer
 from carbon_pipeline.ledger.operation import Intent, Operation, Permit
 from carbon_pipeline.ledger.states import OperationStatus
+from carbon_pipeline.ratify.evidence import Absent
 from carbon_pipeline.schema.mapping import Mapping, map_relation
 from carbon_pipeline.source.reading import Moment
 from carbon_pipeline.source.relation import Column, Keys, Relation, RelationKind, TypeKind
@@ -106,6 +107,7 @@ class Workshop:
         self.lake = IcebergLake(self.catalogs)
         self.reader = IcebergReader(self.catalogs)
         self.dataset = self.new_dataset("t")
+        self.announced: list[str] = []
         self._seq = 0
 
     def new_dataset(self, name: str, schema: str = "default") -> Dataset:
@@ -142,13 +144,18 @@ class Workshop:
             base_snapshot_id=head.base_snapshot_id,
             moment=Moment(system_identifier=1, lsn=self._seq, time=OPENED),
             opened_at=OPENED,
+            snapshot_id=None,
         )
         return Intent(operation=operation, code_version="test")
 
     def stage(self, batches: Iterable[pa.RecordBatch], mapping: Mapping = GOODS) -> tuple[Permit, Staged]:
         """Everything up to the request."""
         intent = self.open(mapping)
-        return Permit(intent=intent), self.lake.stage(intent, mapping, batches)
+        staged = self.lake.stage(intent, mapping, batches, self.announced.extend)
+        operation = dataclasses.replace(
+            intent.operation, status=OperationStatus.COMMITTING, snapshot_id=staged.snapshot_id
+        )
+        return Permit(intent=dataclasses.replace(intent, operation=operation)), staged
 
     def write(self, batches: Iterable[pa.RecordBatch], mapping: Mapping = GOODS) -> Outcome:
         """A whole replacement."""
@@ -159,6 +166,12 @@ class Workshop:
         outcome = self.write(batches, mapping)
         assert isinstance(outcome, Landed), outcome
         return outcome
+
+    def fence(self, operation: Operation) -> bool:
+        """A fence on what the catalog shows now."""
+        evidence = self.lake.observe(operation)
+        assert isinstance(evidence, Absent), evidence
+        return self.lake.fence(operation, evidence)
 
     @property
     def table(self) -> Table:

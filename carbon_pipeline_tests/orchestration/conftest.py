@@ -17,7 +17,7 @@ from carbon_pipeline.deployment import Deployment, embedded_server, open_deploym
 from carbon_pipeline.destination.coordinate import DEFAULTED
 from carbon_pipeline.embedded_postgres.server import EmbeddedServer, ensure_database, stop
 from carbon_pipeline.orchestration.build import build_definitions
-from carbon_pipeline.orchestration.port import Pipeline, Survey
+from carbon_pipeline.orchestration.port import Pipeline, Ratifier, Survey
 from carbon_pipeline.orchestration.translator import CredentialFacts, facts_of
 from carbon_pipeline.settings import read_settings
 from carbon_pipeline.source.port import Source
@@ -51,6 +51,10 @@ class AlteredPipeline(Pipeline):
         self.surveys.append(altered)
         return altered
 
+    def ratifier(self) -> Ratifier:
+        """As it is."""
+        return self.real.ratifier()
+
 
 @dataclass(frozen=True)
 class Stage:
@@ -77,6 +81,12 @@ class Stage:
         return definition.execute_in_process(
             instance=self.instance, run_config={"ops": {op: {"config": config}}}, raise_on_error=False
         )
+
+    def sensor(self, name: str) -> dg.SensorDefinition:
+        """One of the sensors."""
+        (found,) = [sensor for sensor in self.definitions.sensors or [] if sensor.name == name]
+        assert isinstance(found, dg.SensorDefinition)
+        return found
 
     def with_pipeline(self, pipeline: Pipeline) -> dg.Definitions:
         """The same definitions over another pipeline."""

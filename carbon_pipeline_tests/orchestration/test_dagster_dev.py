@@ -8,11 +8,16 @@ from typing import Any
 
 import pytest
 
-from carbon_pipeline.deployment import open_deployment
-from carbon_pipeline.ledger.states import OperationStatus
+from carbon_pipeline.control_plane.records import OperationLine, SweepTrigger
+from carbon_pipeline.deployment import Deployment, open_deployment
+from carbon_pipeline.ledger.states import OperationStatus, Ruling
 from carbon_pipeline.settings import read_settings
+from carbon_pipeline_tests.faults.worker import DieAt
 from carbon_pipeline_tests.orchestration.conftest import OwnHome
 from carbon_pipeline_tests.orchestration.dagster_dev import ROOT, Dev, dagster_dev, wait_for
+from carbon_pipeline_tests.orchestration.dead_worker import leave_behind, make_old
+
+pytestmark = pytest.mark.slow
 
 ASSET = ["main", "shop"]
 
@@ -24,7 +29,23 @@ def log(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def dev(own_home: OwnHome, log: Path) -> Iterator[Dev]:
+def deployment(own_home: OwnHome) -> Iterator[Deployment]:
+    """The home's deployment, as another process sees it."""
+    opened = open_deployment(read_settings({"CARBON_HOME": str(own_home.path), "CARBON_USER": "tester"}))
+    yield opened
+    opened.engine.dispose()
+
+
+@pytest.fixture(scope="module")
+def left_behind(own_home: OwnHome, deployment: Deployment) -> OperationLine:
+    """A write whose process was killed an hour ago, just after its request."""
+    line = leave_behind(deployment, own_home.credential, "customers", DieAt.AFTER_THE_REQUEST)
+    make_old(deployment, line)
+    return line
+
+
+@pytest.fixture(scope="module")
+def dev(own_home: OwnHome, left_behind: OperationLine, log: Path) -> Iterator[Dev]:
     """One `dagster dev` for this module."""
     with dagster_dev(own_home.path, log) as running:
         yield running
@@ -44,23 +65,46 @@ def node(dev: Dev) -> Any:
     )["assetNodeOrError"]
 
 
+def partitions(dev: Dev) -> set[str]:
+    """The tables that the UI knows of."""
+    return set(node(dev)["partitionKeyConnection"]["results"])
+
+
 def test_discovery_runs_by_itself_and_the_tables_appear(dev: Dev) -> None:
     """The sensor is running from the start, its first tick launches discovery, and the partitions are there."""
-    keys = wait_for(lambda: node(dev)["partitionKeyConnection"]["results"])
-    assert {"public.orders", "public.customers"} <= set(keys)
+    wait_for(lambda: {"public.orders", "public.customers"} <= partitions(dev))
     shown = node(dev)
     assert (shown["groupName"], sorted(shown["kinds"])) == ("main", ["iceberg", "postgres"])
     assert shown["owners"] == [{"team": "main"}]
-    (sensor,) = dev.ask(
+    sensors = dev.ask(
         """{ sensorsOrError(repositorySelector: {repositoryLocationName: "carbon_pipeline",
              repositoryName: "__repository__"}) { ... on Sensors { results { name sensorState { status } } } } }"""
     )["sensorsOrError"]["results"]
-    assert sensor == {"name": "discover_new_tables", "sensorState": {"status": "RUNNING"}}
+    assert sensors == [
+        {"name": name, "sensorState": {"status": "RUNNING"}} for name in ("discover_new_tables", "ratify_unsettled")
+    ]
+
+
+def test_what_a_killed_writer_left_is_settled_without_anybody_asking(
+    dev: Dev, deployment: Deployment, left_behind: OperationLine
+) -> None:
+    """The sensor launches the job, the job completes the write, and the UI shows the materialisation, without a run."""
+    story = wait_for(lambda: (s := deployment.directory.operation(str(left_behind.id))).line.ruling and s)
+    assert story.line.ruling is Ruling.LANDED
+    event = wait_for(lambda: next((e for e in node(dev)["assetMaterializations"] if e["runId"] == ""), None))
+    told = {entry["label"]: entry.get("intValue", entry.get("text")) for entry in event["metadataEntries"]}
+    assert (event["partition"], told["dagster/partition_row_count"]) == ("public.customers", 2)
+    assert told["carbon/operation_id"] == str(left_behind.id)
+    sweep, tick = deployment.directory.last_sweep(), deployment.directory.last_tick(SweepTrigger.SENSOR)
+    assert sweep is not None
+    assert sweep.trigger in {SweepTrigger.SENSOR, SweepTrigger.SCHEDULE}
+    assert tick is not None
+    assert tick.age_seconds < 120
 
 
 def test_a_table_materialised_by_hand_shows_what_it_did(dev: Dev) -> None:
     """A launch of one partition succeeds, and the UI gets rows, snapshot and operation for it."""
-    wait_for(lambda: node(dev)["partitionKeyConnection"]["results"])
+    wait_for(lambda: "public.orders" in partitions(dev))
     run_id = dev.launch("__ASSET_JOB", assets=[ASSET], tags={"dagster/partition": "public.orders"})
     assert dev.ended(run_id) == "SUCCESS"
     event = next(event for event in node(dev)["assetMaterializations"] if event["runId"] == run_id)
@@ -84,10 +128,9 @@ def test_the_sync_job_fails_for_one_table_and_publishes_the_rest(dev: Dev, own_h
         own_home.execute("DROP TABLE cursed")
 
 
-def test_a_run_cancelled_in_the_ui_ends_its_operation(dev: Dev, own_home: OwnHome) -> None:
+def test_a_run_cancelled_in_the_ui_ends_its_operation(dev: Dev, own_home: OwnHome, deployment: Deployment) -> None:
     """Terminating a run stops the write, and the ledger has no open operation afterwards."""
     own_home.execute("CREATE TABLE big AS SELECT i, md5(i::text) a FROM generate_series(1, 6000000) i")
-    deployment = open_deployment(read_settings({"CARBON_HOME": str(own_home.path), "CARBON_USER": "tester"}))
 
     def counts() -> dict[OperationStatus, int]:
         return deployment.directory.operation_counts()
@@ -101,7 +144,6 @@ def test_a_run_cancelled_in_the_ui_ends_its_operation(dev: Dev, own_home: OwnHom
         wait_for(lambda: counts()[OperationStatus.OPEN] + counts()[OperationStatus.COMMITTING] == 0)
         assert counts()[OperationStatus.ABORTED] > aborted
     finally:
-        deployment.engine.dispose()
         own_home.execute("DROP TABLE big")
 
 

@@ -17,7 +17,7 @@ from carbon_pipeline.definitions import DeployedPipeline, load_definitions
 from carbon_pipeline.deployment import Deployment
 from carbon_pipeline.errors import ControlPlaneError
 from carbon_pipeline.orchestration.build import build_definitions
-from carbon_pipeline.orchestration.port import Pipeline, Survey
+from carbon_pipeline.orchestration.port import Pipeline, Ratifier, Survey
 from carbon_pipeline.orchestration.state import CredentialsLoader
 from carbon_pipeline.orchestration.translator import CredentialFacts, facts_from_state
 
@@ -32,6 +32,10 @@ class NoPipeline(Pipeline):
     def survey(self, facts: CredentialFacts) -> Survey:
         """Never asked."""
         raise AssertionError(f"asked for {facts.label}")
+
+    def ratifier(self) -> Ratifier:
+        """Never asked."""
+        raise AssertionError("asked for the ratifier")
 
 
 def facts(workspace: str, name: str, *, created_by: str = "ada") -> CredentialFacts:
@@ -53,6 +57,19 @@ EXAMPLES = [
 ]
 
 
+def settings_of(job: dg.JobDefinition) -> list[str]:
+    """What a job of one op runs with unless it is told otherwise."""
+    (node,) = job.nodes
+    assert isinstance(node.definition, dg.OpDefinition)
+    config = node.definition.config_schema.config_type
+    assert isinstance(config, dg.Shape)
+    tags = ", ".join(f"{name}={value}" for name, value in sorted(job.tags.items()))
+    return [
+        f"  pool {node.definition.pool}, tags {tags}",
+        *(f"  {name}: {field.default_value}" for name, field in sorted(config.fields.items())),
+    ]
+
+
 def described(definitions: dg.Definitions) -> str:
     """The definitions as a person reads them."""
     lines = []
@@ -70,13 +87,21 @@ def described(definitions: dg.Definitions) -> str:
         ]
     for job in sorted(definitions.jobs or [], key=lambda job: job.name):
         lines += [f"job {job.name}", f"  {job.description}"]
+        if job.name == "ratify":
+            assert isinstance(job, dg.JobDefinition)
+            lines += settings_of(job)
     for sensor in definitions.sensors or []:
         assert isinstance(sensor, dg.SensorDefinition)
         lines += [
             f"sensor {sensor.name}: {sensor.default_status.value}, every {sensor.minimum_interval_seconds} s",
             f"  {sensor.description}",
         ]
-    lines.append(f"schedules: {len(list(definitions.schedules or []))}")
+    for schedule in definitions.schedules or []:
+        assert isinstance(schedule, dg.ScheduleDefinition)
+        lines += [
+            f"schedule {schedule.name}: {schedule.default_status.value}, {schedule.cron_schedule}",
+            f"  {schedule.description}",
+        ]
     assert isinstance(definitions.executor, dg.ExecutorDefinition)
     lines.append(f"executor: {definitions.executor.name}")
     return "\n".join(lines) + "\n"
@@ -94,19 +119,24 @@ def test_without_a_credential_there_are_still_jobs_and_sensors() -> None:
     """An empty control plane gives valid definitions, so the UI opens before anything is connected."""
     definitions = build_definitions([], pipeline=NoPipeline(), code_version="1")
     dg.Definitions.validate_loadable(definitions)
-    assert [job.name for job in definitions.jobs or []] == ["discover"]
-    assert [sensor.name for sensor in definitions.sensors or []] == ["discover_new_tables"]
+    assert [job.name for job in definitions.jobs or []] == ["discover", "ratify"]
+    assert [sensor.name for sensor in definitions.sensors or []] == ["discover_new_tables", "ratify_unsettled"]
 
 
 def test_every_sensor_and_schedule_ships_running() -> None:
-    """What matters is on without a person's doing."""
+    """What matters is on without a person's doing: discovery, the ratify sensor, and the schedule that backs it up."""
     definitions = build_definitions(EXAMPLES, pipeline=NoPipeline(), code_version="1")
-    for sensor in definitions.sensors or []:
-        assert isinstance(sensor, dg.SensorDefinition)
-        assert sensor.default_status is dg.DefaultSensorStatus.RUNNING
-    for schedule in definitions.schedules or []:
-        assert isinstance(schedule, dg.ScheduleDefinition)
-        assert schedule.default_status is dg.DefaultScheduleStatus.RUNNING
+    repository = definitions.get_repository_def()
+    assert {sensor.name: sensor.default_status for sensor in repository.sensor_defs} == {
+        "discover_new_tables": dg.DefaultSensorStatus.RUNNING,
+        "ratify_unsettled": dg.DefaultSensorStatus.RUNNING,
+    }
+    assert {(each.name, each.default_status, each.cron_schedule) for each in repository.schedule_defs} == {
+        ("ratify_every_quarter_hour", dg.DefaultScheduleStatus.RUNNING, "*/15 * * * *")
+    }
+    sensor = repository.get_sensor_def("ratify_unsettled")
+    assert sensor.minimum_interval_seconds is not None
+    assert sensor.minimum_interval_seconds <= 60
 
 
 def test_names_never_collide() -> None:

@@ -15,7 +15,7 @@ from carbon_pipeline.orchestration.discovery import (
     due_sources,
     why_nothing_is_due,
 )
-from carbon_pipeline.orchestration.port import Pipeline, Survey
+from carbon_pipeline.orchestration.port import Pipeline, Ratifier, Survey
 from carbon_pipeline.orchestration.translator import CredentialFacts
 from carbon_pipeline_tests.orchestration.conftest import Stage
 from carbon_pipeline_tests.orchestration.test_definitions import facts
@@ -48,6 +48,10 @@ class OneAway(Pipeline):
             raise SourceUnreachable("no connection")
         return self._real.survey(facts)
 
+    def ratifier(self) -> Ratifier:
+        """Not asked here."""
+        return self._real.ratifier()
+
 
 def test_a_source_that_is_away_keeps_nobody_waiting(shop: Stage) -> None:
     """The run fails with that source's remedy after it has looked at all the others."""
@@ -67,8 +71,7 @@ def test_a_source_that_is_away_keeps_nobody_waiting(shop: Stage) -> None:
 
 def tick(stage: Stage, instance: dg.DagsterInstance, cursor: str | None = None) -> dg.SensorResult:
     """One evaluation of the sensor."""
-    (sensor,) = stage.definitions.sensors or []
-    assert isinstance(sensor, dg.SensorDefinition)
+    sensor = stage.sensor("discover_new_tables")
     context = dg.build_sensor_context(
         instance=instance, cursor=cursor, definitions=stage.definitions, resources={"carbon": stage.pipeline}
     )

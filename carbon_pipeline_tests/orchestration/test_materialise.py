@@ -13,6 +13,7 @@ from carbon_pipeline.errors import CarbonError, SourceBroke, ValueNotRepresentab
 from carbon_pipeline.ledger.states import OperationStatus, Ruling
 from carbon_pipeline.orchestration import failures
 from carbon_pipeline.orchestration.io_manager import PublishingIOManager
+from carbon_pipeline.orchestration.port import Pipeline
 from carbon_pipeline.source.reading import parse_lsn
 from carbon_pipeline_tests.orchestration.conftest import AlteredPipeline, Stage
 from carbon_pipeline_tests.orchestration.faulty_source import FaultySource
@@ -163,18 +164,18 @@ def test_a_partition_whose_table_is_gone_says_so(shop: Stage) -> None:
     assert "discover" in str(metadata["remedy"])
 
 
-def test_only_a_prepared_write_can_be_published() -> None:
+def test_only_a_prepared_write_can_be_published(pipeline: Pipeline) -> None:
     """Anything else that an asset yields is refused in words."""
     context = dg.build_output_context(asset_key=dg.AssetKey(["main", "shop"]))
     with pytest.raises(dg.Failure, match="main/shop yielded list, only a prepared write"):
-        PublishingIOManager().handle_output(context, [1])
+        PublishingIOManager(pipeline).handle_output(context, [1])
 
 
-def test_reading_through_the_io_manager_is_refused_in_words() -> None:
+def test_reading_through_the_io_manager_is_refused_in_words(pipeline: Pipeline) -> None:
     """An asset as another one's argument is told about the lakehouse's own door."""
     context = dg.build_input_context(asset_key=dg.AssetKey(["main", "shop"]))
     with pytest.raises(dg.Failure) as caught:
-        PublishingIOManager().load_input(context)
+        PublishingIOManager(pipeline).load_input(context)
     assert "lakehouse" in str(caught.value.metadata["remedy"].value)
 
 

@@ -36,6 +36,7 @@ def use(home: Path, monkeypatch: pytest.MonkeyPatch, **more: str) -> None:
         monkeypatch.setenv(name, value)
 
 
+@pytest.mark.slow
 def test_plain_commands_work_from_the_repositorys_root(own_home: OwnHome) -> None:
     """With nothing set but the home, the definitions load, validate, list and run."""
     validated = dagster(own_home.path, "definitions", "validate")

@@ -7,7 +7,7 @@ import dagster as dg
 from carbon_pipeline.deployment import Deployment
 from carbon_pipeline.errors import SourceRefusedLogin, ValueNotRepresentable
 from carbon_pipeline.ledger.states import OperationStatus
-from carbon_pipeline.orchestration.port import Pipeline, Survey
+from carbon_pipeline.orchestration.port import Pipeline, Ratifier, Survey
 from carbon_pipeline.orchestration.translator import CredentialFacts
 from carbon_pipeline_tests.orchestration.conftest import AlteredPipeline, MakeStage, Stage
 from carbon_pipeline_tests.orchestration.faulty_source import FaultySource
@@ -89,6 +89,10 @@ class RefusingPipeline(Pipeline):
     def survey(self, facts: CredentialFacts) -> Survey:
         """Refused."""
         raise SourceRefusedLogin(f"{facts.label}: the source refused the login")
+
+    def ratifier(self) -> Ratifier:
+        """Not asked here."""
+        raise AssertionError("asked for the ratifier")
 
 
 def test_a_source_that_lets_nobody_in_is_said_once(shop: Stage) -> None:

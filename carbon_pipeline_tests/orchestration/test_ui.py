@@ -15,7 +15,7 @@ from carbon_pipeline_tests.orchestration.dagster_dev import Dev, dagster_dev, wa
 
 CHROMIUM = shutil.which("chromium")
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")]
 
 _FLAGS = (
     "--headless=new",

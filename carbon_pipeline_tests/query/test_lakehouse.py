@@ -291,13 +291,17 @@ def test_errors_are_short_and_say_why(workshop: Workshop, sql: str, part: str) -
         assert rows(lakehouse, "SELECT 1") == [(1,)]
 
 
-def test_a_missing_file_names_the_dataset(workshop: Workshop) -> None:
-    """A warehouse that lost a file is a storage failure, not a user's error."""
+def test_a_missing_file_stops_only_who_asks_for_it(workshop: Workshop) -> None:
+    """A warehouse that lost a file is a storage failure, not a user's error, and other datasets can be queried."""
     workshop.publish(goods(3))
     table = published(workshop)
     workshop.data_files()[0].unlink()
-    with pytest.raises(StorageFailed, match=r"default\.goods"):
-        Lakehouse([table])
+    with Lakehouse([table], unreadable={"default.gone": "its metadata is lost"}) as lakehouse:
+        with pytest.raises(StorageFailed, match=r"default\.goods"):
+            lakehouse.query("SELECT * FROM goods")
+        with pytest.raises(StorageFailed, match="its metadata is lost"):
+            lakehouse.query("SELECT * FROM gone")
+        assert list(lakehouse.query("SELECT 1").rows) == [(1,)]
 
 
 def test_an_object_store_is_refused_with_a_remedy(workshop: Workshop) -> None:

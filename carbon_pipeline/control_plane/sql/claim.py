@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from threading import RLock
 from typing import Any
@@ -34,6 +34,13 @@ from carbon_pipeline.ledger.port import Claim
 from carbon_pipeline.ledger.states import UNSETTLED, OperationStatus
 
 _LOST = "Nothing is lost: the next sync of this table settles what this one left."
+
+
+# One statement whatever the number of files. A writer that announces a file again repeats itself, no more.
+_ANNOUNCE = text(
+    "INSERT INTO carbon.dataset_transaction_files (operation_id, path)"
+    " SELECT :operation_id, unnest(CAST(:paths AS text[])) ON CONFLICT DO NOTHING"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,18 +89,23 @@ class SqlClaim(Claim):
         self._beat_due = time.monotonic() + self._terms.beat_seconds
         return Intent(operation=operation_of(row, self._dataset), code_version=self._terms.code_version)
 
-    def beat(self, intent: Intent, rows: int, size_bytes: int) -> None:
-        """Extend the operation's lease and record how far it is. Cheap to call often: it writes every few seconds."""
+    def beat(self, intent: Intent, rows: int, size_bytes: int, files: Sequence[str] = ()) -> None:
+        """Extend the operation's lease, and record how far it is and the *files* that it is about to write.
+
+        Cheap to call often: without files it writes every few seconds.
+        """
         with self._one_at_a_time:
-            if time.monotonic() < self._beat_due:
+            if not files and time.monotonic() < self._beat_due:
                 return
             self._beat_due = time.monotonic() + self._terms.beat_seconds
-            self._move(intent, rows_written=rows, bytes_written=size_bytes)
+            self._move(intent, files, rows_written=rows, bytes_written=size_bytes)
 
-    def advance(self, intent: Intent) -> Permit:
+    def advance(self, intent: Intent, snapshot_id: int) -> Permit:
         """Move the operation from `open` to `committing`; `LedgerConflict` when somebody ended it first."""
-        self._move(intent, status=OperationStatus.COMMITTING, committing_at=func.clock_timestamp())
-        return Permit(intent=intent)
+        committing = OperationStatus.COMMITTING
+        self._move(intent, status=committing, committing_at=func.clock_timestamp(), planned_snapshot_id=snapshot_id)
+        operation = replace(intent.operation, status=committing, snapshot_id=snapshot_id)
+        return Permit(intent=replace(intent, operation=operation))
 
     def settle(self, operation: Operation, settlement: Settlement) -> Entry:
         """End the operation in one transaction: operation, sync log and dataset facts."""
@@ -153,8 +165,8 @@ class SqlClaim(Claim):
             .returning(OperationRow.__table__)
         )
 
-    def _move(self, intent: Intent, **values: Any) -> None:
-        """The compare-and-set of everything that only an open operation may undergo."""
+    def _move(self, intent: Intent, files: Sequence[str] = (), **values: Any) -> None:
+        """The compare-and-set of everything that only an open operation may undergo, files it announces included."""
         operation_id = intent.operation.id
         with self._transaction() as connection:
             moved = connection.execute(
@@ -168,6 +180,8 @@ class SqlClaim(Claim):
             )
             if not moved.rowcount:
                 raise LedgerConflict(_standing(connection, operation_id))
+            if files:
+                connection.execute(_ANNOUNCE, {"operation_id": operation_id, "paths": list(files)})
 
     def _lease_end(self) -> Any:
         return func.clock_timestamp() + literal(timedelta(seconds=self._terms.lease_seconds), Interval)

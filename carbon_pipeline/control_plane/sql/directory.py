@@ -13,11 +13,20 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.exc import IntegrityError
 
 from carbon_pipeline.control_plane.records import (
+    Alarm,
     Catalog,
     Credential,
     DatasetStatus,
     Governance,
     LastOperation,
+    OperationFilter,
+    OperationLine,
+    OperationStory,
+    OrphanCount,
+    SweepRecord,
+    SweepTrigger,
+    TickDecision,
+    TickRecord,
     Workspace,
 )
 from carbon_pipeline.control_plane.sql.engine import control_plane_errors
@@ -27,8 +36,11 @@ from carbon_pipeline.control_plane.sql.models import (
     DatasetRow,
     MemberRow,
     OperationRow,
+    SweepRow,
+    TickRow,
     WorkspaceRow,
 )
+from carbon_pipeline.control_plane.sql.operations import line_of, select_lines, tell_story
 from carbon_pipeline.control_plane.sql.rows import (
     Found,
     Query,
@@ -38,12 +50,25 @@ from carbon_pipeline.control_plane.sql.rows import (
     select_credentials,
     select_datasets,
 )
+from carbon_pipeline.control_plane.sql.sweeps import (
+    alarm_of,
+    record_sweep,
+    record_tick,
+    select_alarms,
+    select_orphan_count,
+    select_overdue,
+    select_sweeps,
+    select_ticks,
+    sweep_of,
+    tick_of,
+)
 from carbon_pipeline.destination.coordinate import Destination, DestinationOrigin
 from carbon_pipeline.errors import SourceReplaced, UsageError
 from carbon_pipeline.gate.verdict import Role
 from carbon_pipeline.identity import CredentialId, OperationId, WorkspaceId, safe_name
 from carbon_pipeline.lake.writers import Mode
 from carbon_pipeline.ledger.states import OperationStatus
+from carbon_pipeline.ratify.sweep import SweepReport
 
 Seal = Callable[[CredentialId], bytes]
 """Seals a credential's connection, once its id is known: the id is part of what the seal is bound to."""
@@ -249,6 +274,62 @@ class Directory:
             query = query.where(DatasetRow.workspace_id == workspace.id)
         counted = {row.status: int(row.n) for row in self._rows(query)}
         return {status: counted.get(status, 0) for status in OperationStatus}
+
+    def operations(
+        self,
+        which: OperationFilter = OperationFilter.ALL,
+        *,
+        dataset: str | None = None,
+        workspace: Workspace | None = None,
+        limit: int = 50,
+    ) -> tuple[OperationLine, ...]:
+        """Operations, the newest first. *dataset* is any name that `dataset` understands."""
+        wanted = None if dataset is None else self.dataset(dataset, workspace).dataset.id
+        rows = self._rows(select_lines(which, dataset_id=wanted, workspace=workspace, limit=limit))
+        return tuple(line_of(row) for row in rows)
+
+    def operation(self, text: str) -> OperationStory:
+        """Everything about one operation, by its id or by the first eight or more digits of it.
+
+        `UsageError` when there is none, or more than one.
+        """
+        # One snapshot for all of its parts, so that the story does not contradict itself while the operation moves.
+        engine = self._engine.execution_options(isolation_level="REPEATABLE READ")
+        with control_plane_errors(), engine.connect() as connection:
+            return tell_story(connection, text)
+
+    def record_sweep(self, trigger: SweepTrigger, report: SweepReport, *, seconds: float) -> SweepRecord:
+        """Put a sweep that took *seconds* and has just ended on record, and every late landing that it found once."""
+        with self._transaction() as connection:
+            return record_sweep(connection, trigger, report, seconds)
+
+    def record_tick(self, trigger: SweepTrigger, decision: TickDecision) -> None:
+        """Put on record that a trigger looked whether a sweep is due."""
+        with self._transaction() as connection:
+            record_tick(connection, trigger, decision)
+
+    def last_sweep(self) -> SweepRecord | None:
+        """The last sweep that was no dry run."""
+        rows = self._rows(select_sweeps().where(SweepRow.dry_run.is_(False)).limit(1))
+        return sweep_of(rows[0]) if rows else None
+
+    def last_tick(self, trigger: SweepTrigger) -> TickRecord | None:
+        """The last time that this trigger looked."""
+        rows = self._rows(select_ticks().where(TickRow.trigger == trigger))
+        return tick_of(rows[0]) if rows else None
+
+    def ratify_is_overdue(self, deadline_seconds: float) -> bool:
+        """Whether nobody has swept, nor looked and found nothing to do, in these last seconds."""
+        return bool(self._rows(select_overdue(deadline_seconds))[0].overdue)
+
+    def orphan_count(self) -> OrphanCount:
+        """How much aborted operations have left behind, as far as nobody has removed it."""
+        row = self._rows(select_orphan_count())[0]
+        return OrphanCount(files=int(row.files), operations=int(row.operations))
+
+    def alarms(self, hours: float) -> tuple[Alarm, ...]:
+        """What sweeps found in these last hours that a person has to look at, the newest first."""
+        return tuple(alarm_of(row) for row in self._rows(select_alarms(hours)))
 
     def _workspaces(self, query: Query) -> tuple[Workspace, ...]:
         rows = self._rows(query.order_by(WorkspaceRow.name))

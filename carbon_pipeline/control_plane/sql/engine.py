@@ -39,8 +39,8 @@ _URL = re.compile(
     r"(?:/(?P<database>[^/?#@\s]*))?(?:\?(?P<query>[^#@\s]*))?"
 )
 
-_UNDEFINED_OBJECTS = frozenset({"3F000", "42P01", "42704"})
-"""No such schema, table or type (PostgreSQL manual, "PostgreSQL Error Codes")."""
+_UNDEFINED_OBJECTS = frozenset({"3F000", "42P01", "42704", "42703"})
+"""No such schema, table, type or column (PostgreSQL manual, "PostgreSQL Error Codes")."""
 
 
 def read_url(text: str) -> URL:

@@ -6,23 +6,33 @@ import hashlib
 import os
 import socket
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from datetime import UTC
+from datetime import UTC, timedelta
 
-from sqlalchemy import Connection, Engine, select, text
+from sqlalchemy import Connection, Engine, Interval, func, literal, select, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from carbon_pipeline.control_plane.sql.claim import SqlClaim, Terms, unsettled_standing
 from carbon_pipeline.control_plane.sql.coordinates import find_or_mint
 from carbon_pipeline.control_plane.sql.engine import control_plane_errors, dedicated_connection
 from carbon_pipeline.control_plane.sql.migrate import check_version
-from carbon_pipeline.control_plane.sql.models import MemberRow
+from carbon_pipeline.control_plane.sql.models import MemberRow, OperationRow
+from carbon_pipeline.control_plane.sql.rows import (
+    Found,
+    Query,
+    dataset_of,
+    operation_of,
+    operation_part,
+    select_operations,
+)
 from carbon_pipeline.destination.coordinate import Dataset
 from carbon_pipeline.errors import DatasetHeld
 from carbon_pipeline.gate.verdict import Actor, Role
 from carbon_pipeline.identity import CredentialId, DatasetId, WorkspaceId
+from carbon_pipeline.ledger.operation import Operation, Unsettled
 from carbon_pipeline.ledger.port import Claim, Ledger
+from carbon_pipeline.ledger.states import UNSETTLED, OperationStatus
 from carbon_pipeline.source.relation import Introspection, Relation
 
 _POLL_SECONDS = 0.1
@@ -84,28 +94,81 @@ class SqlLedger(Ledger):
             )
 
     @contextmanager
-    def claim(self, dataset: Dataset, actor: Actor) -> Iterator[Claim]:
-        """Take the dataset's lock, on a connection of its own; `DatasetHeld` names the holder when it stays taken."""
+    def claim(self, dataset: Dataset, actor: Actor, *, wait_seconds: float | None = None) -> Iterator[Claim]:
+        """Take the dataset's lock, on a connection of its own; `DatasetHeld` names the holder when it stays taken.
+
+        With *wait_seconds* 0 it tries once.
+        """
         with ExitStack() as stack:
             with control_plane_errors():
                 connection = stack.enter_context(dedicated_connection(self._engine))
-                backend_pid = self._take(connection, dataset, actor)
+                wait = self._wait_seconds if wait_seconds is None else wait_seconds
+                backend_pid = self._take(connection, dataset, actor, wait)
             stack.callback(_unlock, connection)
             yield SqlClaim(connection, backend_pid=backend_pid, engine=self._engine, dataset=dataset, terms=self._terms)
 
-    def _take(self, connection: Connection, dataset: Dataset, actor: Actor) -> int:
+    def unsettled(self, limit: int) -> Sequence[Unsettled]:
+        """Unsettled operations of every dataset, the oldest first."""
+        return tuple(
+            Unsettled(
+                operation=_operation(row), age_seconds=float(row.age_seconds), lease_is_live=bool(row.lease_is_live)
+            )
+            for row in self._rows(_select_unsettled(limit))
+        )
+
+    def watched(self, hours: float) -> Sequence[Operation]:
+        """Operations aborted in these last hours after they had been `committing`."""
+        return tuple(_operation(row) for row in self._rows(_select_watched(hours)))
+
+    def _rows(self, query: Query) -> Sequence[Found]:
+        with control_plane_errors(), self._engine.connect() as connection:
+            return connection.execute(query).all()
+
+    def _take(self, connection: Connection, dataset: Dataset, actor: Actor, wait_seconds: float) -> int:
         """Take the lock and say which server process holds it."""
         with connection.begin():
             check_version(connection)
             connection.execute(_SESSION, {"name": session_name(actor)})
         key = lock_key(dataset.id)
-        give_up_at = time.monotonic() + self._wait_seconds
+        give_up_at = time.monotonic() + wait_seconds
         while (backend_pid := _try_lock(connection, key)) is None:
             if time.monotonic() >= give_up_at:
                 with connection.begin():
                     raise _held(connection, dataset, key)
             time.sleep(_POLL_SECONDS)
         return backend_pid
+
+
+def _select_unsettled(limit: int) -> Query:
+    now = func.clock_timestamp()
+    return (
+        select_operations()
+        .add_columns(
+            func.extract("epoch", now - OperationRow.opened_at).label("age_seconds"),
+            (OperationRow.lease_until > now).label("lease_is_live"),
+        )
+        .where(OperationRow.status.in_(UNSETTLED))
+        .order_by(OperationRow.opened_at, OperationRow.id)
+        .limit(limit)
+    )
+
+
+def _select_watched(hours: float) -> Query:
+    """An operation that was aborted while it was `open` has sent no request that could land late."""
+    since = func.clock_timestamp() - literal(timedelta(hours=hours), Interval)
+    return (
+        select_operations()
+        .where(
+            OperationRow.status == OperationStatus.ABORTED,
+            OperationRow.committing_at.is_not(None),
+            OperationRow.settled_at >= since,
+        )
+        .order_by(OperationRow.settled_at, OperationRow.id)
+    )
+
+
+def _operation(row: Found) -> Operation:
+    return operation_of(operation_part(row), dataset_of(row))
 
 
 def lock_key(dataset_id: DatasetId) -> int:

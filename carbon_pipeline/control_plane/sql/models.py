@@ -29,7 +29,7 @@ from sqlalchemy.dialects.postgresql import ARRAY, ENUM, JSONB, TIMESTAMP
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 from sqlalchemy.types import UserDefinedType
 
-from carbon_pipeline.control_plane.records import Governance
+from carbon_pipeline.control_plane.records import EventKind, Governance, SweepTrigger
 from carbon_pipeline.gate.verdict import Role
 from carbon_pipeline.ledger.states import OperationStatus, Ruling, SyncStatus
 from carbon_pipeline.source.reading import format_lsn, parse_lsn
@@ -82,6 +82,10 @@ Id = Annotated[UUID, mapped_column(primary_key=True, server_default=FetchedValue
 """A primary key that the database makes where none is given."""
 
 
+Number = Annotated[int, mapped_column(primary_key=True, server_default=FetchedValue())]
+"""A primary key that the database counts."""
+
+
 def _enum(labels: type[StrEnum], name: str) -> ENUM:
     return ENUM(
         labels, name=name, schema=SCHEMA, create_type=False, values_callable=lambda enum: [m.value for m in enum]
@@ -106,6 +110,8 @@ class Row(DeclarativeBase):
         OperationStatus: _enum(OperationStatus, "operation_status"),
         Ruling: _enum(Ruling, "operation_ruling"),
         SyncStatus: _enum(SyncStatus, "sync_status"),
+        EventKind: _enum(EventKind, "operation_event_kind"),
+        SweepTrigger: _enum(SweepTrigger, "sweep_trigger"),
     }
 
 
@@ -276,6 +282,36 @@ class OperationRow(Row):
     size_bytes: Mapped[int | None]
     data_files: Mapped[int | None]
     has_identity: Mapped[bool | None]
+    planned_snapshot_id: Mapped[int | None]
+
+
+class EventRow(Row):
+    """A move of an operation, or its late landing."""
+
+    __tablename__ = "dataset_transaction_events"
+
+    id: Mapped[Number]
+    operation_id: Mapped[UUID]
+    at: Mapped[datetime]
+    kind: Mapped[EventKind]
+    from_status: Mapped[OperationStatus | None]
+    to_status: Mapped[OperationStatus]
+    ruling: Mapped[Ruling | None]
+    reason: Mapped[str | None]
+    snapshot_id: Mapped[int | None]
+    session: Mapped[str | None]
+    database_user: Mapped[str | None]
+
+
+class FileRow(Row):
+    """A file that an operation announced."""
+
+    __tablename__ = "dataset_transaction_files"
+
+    operation_id: Mapped[UUID] = mapped_column(primary_key=True)
+    path: Mapped[str] = mapped_column(primary_key=True)
+    announced_at: Mapped[datetime]
+    removed_at: Mapped[datetime | None]
 
 
 class SyncLogRow(Row):
@@ -304,3 +340,31 @@ class SchemaVersionRow(Row):
     columns: Mapped[list[Any]]
     operation_id: Mapped[UUID]
     created_at: Mapped[datetime]
+
+
+class SweepRow(Row):
+    """A sweep that was made."""
+
+    __tablename__ = "ratify_sweeps"
+
+    id: Mapped[Number]
+    trigger: Mapped[SweepTrigger]
+    began_at: Mapped[datetime]
+    ended_at: Mapped[datetime]
+    dry_run: Mapped[bool]
+    settled: Mapped[int]
+    left_alone: Mapped[int]
+    held_back: Mapped[int]
+    late: Mapped[int]
+    alarm: Mapped[str | None]
+
+
+class TickRow(Row):
+    """A trigger's last look."""
+
+    __tablename__ = "ratify_ticks"
+
+    trigger: Mapped[SweepTrigger] = mapped_column(primary_key=True)
+    at: Mapped[datetime]
+    decision: Mapped[str]
+    idle_at: Mapped[datetime | None]

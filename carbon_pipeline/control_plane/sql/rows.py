@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from types import SimpleNamespace
 from typing import Any
 
 from sqlalchemy import Row, Select, select
 
 from carbon_pipeline.control_plane.records import Credential, Workspace
-from carbon_pipeline.control_plane.sql.models import CatalogRow, CredentialRow, DatasetRow, WorkspaceRow
+from carbon_pipeline.control_plane.sql.models import CatalogRow, CredentialRow, DatasetRow, OperationRow, WorkspaceRow
 from carbon_pipeline.destination.coordinate import Dataset, Destination, DestinationOrigin
 from carbon_pipeline.identity import CredentialId, DatasetId, OperationId, WorkspaceId
 from carbon_pipeline.lake.outcome import SnapshotFacts
@@ -22,6 +23,11 @@ Query = Select[*tuple[Any, ...]]
 
 Found = Row[*tuple[Any, ...]]
 """A row of such a query."""
+
+Part = Found | SimpleNamespace
+"""A row of one table, or the part of a joined row that is that table's."""
+
+_OPERATION = "operation_"
 
 
 def select_datasets() -> Query:
@@ -69,7 +75,7 @@ def dataset_of(row: Found) -> Dataset:
     )
 
 
-def moment_of(row: Found) -> Moment:
+def moment_of(row: Part) -> Moment:
     """The source's moment that a dataset or an operation shows."""
     return Moment(system_identifier=row.source_system_identifier, lsn=row.source_lsn, time=row.source_time)
 
@@ -119,7 +125,28 @@ def destination_document(destination: Destination) -> dict[str, Any]:
     }
 
 
-def operation_of(row: Found, dataset: Dataset) -> Operation:
+def select_operations() -> Query:
+    """Operations with their datasets; `operation_part` and `dataset_of` take such a row apart.
+
+    The relation's document is left out: it is long, and a list needs none of it.
+    """
+    columns = (column for column in OperationRow.__table__.columns if column.name != "relation")
+    return (
+        select_datasets()
+        .add_columns(*(column.label(_OPERATION + column.name) for column in columns))
+        .join(OperationRow, OperationRow.dataset_id == DatasetRow.id)
+    )
+
+
+def operation_part(row: Found) -> SimpleNamespace:
+    """The operation's columns in a row of `select_operations`, by their own names."""
+    named = row._mapping.items()  # noqa: SLF001 - documented; the underscore keeps it apart from column names
+    return SimpleNamespace(
+        **{str(name).removeprefix(_OPERATION): value for name, value in named if str(name).startswith(_OPERATION)}
+    )
+
+
+def operation_of(row: Part, dataset: Dataset) -> Operation:
     """The operation of a row with all of its columns."""
     return Operation(
         id=OperationId(row.id),
@@ -130,8 +157,9 @@ def operation_of(row: Found, dataset: Dataset) -> Operation:
         mode=Mode(row.mode),
         table_uuid=row.table_uuid,
         base_snapshot_id=row.base_snapshot_id,
-        moment=Moment(system_identifier=row.source_system_identifier, lsn=row.source_lsn, time=row.source_time),
+        moment=moment_of(row),
         opened_at=row.opened_at,
+        snapshot_id=row.planned_snapshot_id,
     )
 
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, func, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 
 from carbon_pipeline.control_plane.sql.models import DatasetRow, OperationRow, SchemaVersionRow, SyncLogRow
 from carbon_pipeline.control_plane.sql.rows import Found, facts_of
 from carbon_pipeline.identity import DatasetId, OperationId
 from carbon_pipeline.ledger.operation import Entry, Settlement
-from carbon_pipeline.ledger.states import RULINGS, Ruling
+from carbon_pipeline.ledger.states import RULINGS, OperationStatus, Ruling
 
 _SHOWS_THE_SOURCE = frozenset({Ruling.LANDED, Ruling.NOOP})
 """The rulings after which the dataset looks as the source did at the operation's moment."""
@@ -31,9 +31,11 @@ def settle_operation(
         return None
     _close_sync_log(connection, row)
     if row.ruling is Ruling.LANDED:
-        _complete_dataset(connection, row)
+        _move_dataset(connection, row, _moment(row) | _content(connection, row))
     elif row.ruling is Ruling.NOOP:
-        _update_dataset(connection, row, {})
+        _move_dataset(connection, row, _moment(row))
+    elif row.ruling is Ruling.ROLLED_BACK:
+        _lower_dataset(connection, row, settlement.shown_operation_id)
     return row
 
 
@@ -98,43 +100,89 @@ def _close_sync_log(connection: Connection, row: Found) -> None:
     )
 
 
-def _complete_dataset(connection: Connection, row: Found) -> None:
+def _moment(row: Found) -> dict[str, Any]:
+    """What the dataset records of the operation that it shows."""
+    return {
+        "committed_operation_id": row.id,
+        "committed_seq": row.seq,
+        "source_system_identifier": row.source_system_identifier,
+        "source_lsn": row.source_lsn,
+        "source_time": row.source_time,
+    }
+
+
+def _content(connection: Connection, row: Found) -> dict[str, Any]:
+    """What the dataset records of the snapshot that it shows, and of the relation behind it."""
     relation = row.relation
-    _update_dataset(
-        connection,
-        row,
-        {
-            "row_count": row.rows,
-            "size_bytes": row.size_bytes,
-            "data_files": row.data_files,
-            "snapshot_id": row.snapshot_id,
-            "columns": relation["columns"],
-            "primary_key": relation["primary_key"],
-            "foreign_keys": relation["foreign_keys"],
-            "keys_failed": relation["keys_failed"],
-            "schema_version": _schema_version(connection, row),
-        },
+    return {
+        "row_count": row.rows,
+        "size_bytes": row.size_bytes,
+        "data_files": row.data_files,
+        "snapshot_id": _snapshot_of(row),
+        "columns": relation["columns"],
+        "primary_key": relation["primary_key"],
+        "foreign_keys": relation["foreign_keys"],
+        "keys_failed": relation["keys_failed"],
+        "schema_version": _schema_version(connection, row),
+    }
+
+
+_NEVER_SHOWN: dict[str, Any] = dict.fromkeys(
+    (
+        *("committed_operation_id", "committed_seq", "source_system_identifier", "source_lsn", "source_time"),
+        *("row_count", "size_bytes", "data_files", "snapshot_id"),
+        *("columns", "primary_key", "foreign_keys", "keys_failed", "schema_version"),
     )
+)
+"""A dataset that shows nothing of ours, as before its first operation."""
 
 
-def _update_dataset(connection: Connection, row: Found, facts: dict[str, Any]) -> None:
-    """Move the dataset's facts forward; one that already shows a later operation stays as it is."""
+def _snapshot_of(row: Found) -> int | None:
+    """The operation's snapshot: the one that was seen, or, where main came back to it later, the one it planned."""
+    seen: int | None = row.planned_snapshot_id if row.snapshot_id is None else row.snapshot_id
+    return seen
+
+
+def _move_dataset(connection: Connection, row: Found, facts: dict[str, Any], *more: ColumnElement[bool]) -> None:
+    """Give the dataset other facts after the operation of this row; one that shows a later operation keeps its own."""
+    earlier = or_(DatasetRow.committed_seq.is_(None), DatasetRow.committed_seq < row.seq)
     connection.execute(
         update(DatasetRow)
-        .where(
-            DatasetRow.id == row.dataset_id,
-            or_(DatasetRow.committed_seq.is_(None), DatasetRow.committed_seq < row.seq),
-        )
-        .values(
-            committed_operation_id=row.id,
-            committed_seq=row.seq,
-            source_system_identifier=row.source_system_identifier,
-            source_lsn=row.source_lsn,
-            source_time=row.source_time,
-            updated_at=func.clock_timestamp(),
-            **facts,
-        )
+        .where(DatasetRow.id == row.dataset_id, earlier, *more)
+        .values(updated_at=func.clock_timestamp(), **facts)
     )
+
+
+def _lower_dataset(connection: Connection, row: Found, shown_id: OperationId | None) -> None:
+    """Main was moved back behind this operation: the dataset falls back to what main still shows, or to nothing.
+
+    Nothing newer can be overwritten: no operation opens while this one is unsettled, so whatever else the dataset shows
+    is older than it, and what main showed was seen while this one was unsettled. `_move_dataset` holds to that even if
+    the index that says so were gone. Facts are only lowered: where main was moved back no further than to the snapshot
+    that the dataset shows anyway, a later operation that found nothing to change still holds.
+    """
+    shown = None if shown_id is None else _earlier_committed(connection, row, shown_id)
+    if shown is None:
+        _move_dataset(connection, row, _NEVER_SHOWN, DatasetRow.committed_seq.is_not(None))
+        return
+    lower = (
+        DatasetRow.committed_seq > shown.seq,
+        DatasetRow.snapshot_id.is_distinct_from(_snapshot_of(shown)),
+    )
+    if connection.scalar(select(DatasetRow.id).where(DatasetRow.id == row.dataset_id, *lower)) is not None:
+        _move_dataset(connection, row, _moment(shown) | _content(connection, shown), *lower)
+
+
+def _earlier_committed(connection: Connection, row: Found, operation_id: OperationId) -> Found | None:
+    """The operation of that id, if it is an earlier one of the same dataset and committed."""
+    return connection.execute(
+        select(OperationRow.__table__).where(
+            OperationRow.id == operation_id,
+            OperationRow.dataset_id == row.dataset_id,
+            OperationRow.seq < row.seq,
+            OperationRow.status == OperationStatus.COMMITTED,
+        )
+    ).one_or_none()
 
 
 def _schema_version(connection: Connection, row: Found) -> int:

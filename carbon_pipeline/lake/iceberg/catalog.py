@@ -12,13 +12,10 @@ import requests
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import RESTError
 from pyiceberg.utils.config import Config
-from requests.adapters import HTTPAdapter
 from sqlalchemy.exc import SQLAlchemyError
 
 from carbon_pipeline.errors import LakeUnreachable, StorageFailed, UsageError
-
-CONNECT_TIMEOUT_SECONDS = 10
-READ_TIMEOUT_SECONDS = 60
+from carbon_pipeline.lake.iceberg.rest import CarbonRestCatalog
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,23 +52,15 @@ class CatalogConfig:
         return self.properties.get("warehouse", "")
 
 
-class _TimeoutAdapter(HTTPAdapter):
-    """Gives every request a time limit. PyIceberg sets none, so a hung catalog would hang the writer for ever."""
-
-    def send(  # type: ignore[override]  # requests declares the parameters one by one; all are handed on as they came
-        self, request: requests.PreparedRequest, **options: object
-    ) -> requests.Response:
-        options["timeout"] = options.get("timeout") or (CONNECT_TIMEOUT_SECONDS, READ_TIMEOUT_SECONDS)
-        return super().send(request, **options)  # type: ignore[arg-type]  # as above
+S3_TIMEOUTS = {"s3.connect-timeout": "10", "s3.request-timeout": "60"}
+"""Seconds, for PyArrow's S3; without them a hung store would hang the writer."""
 
 
 def _open(config: CatalogConfig) -> Catalog:
-    catalog = load_catalog(config.name, **config.properties)
-    session = getattr(catalog, "_session", None)
-    if isinstance(session, requests.Session):
-        for scheme in ("http://", "https://"):
-            session.mount(scheme, _TimeoutAdapter())
-    return catalog
+    properties = S3_TIMEOUTS | dict(config.properties)
+    if config.kind == "rest":
+        return CarbonRestCatalog(config.name, **properties)
+    return load_catalog(config.name, **properties)
 
 
 class Catalogs:

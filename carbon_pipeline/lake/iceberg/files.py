@@ -17,6 +17,7 @@ from pyiceberg.typedef import Record
 from carbon_pipeline.lake.iceberg.catalog import storage_failed
 from carbon_pipeline.lake.iceberg.fields import file_schema
 from carbon_pipeline.lake.iceberg.statistics import file_statistics
+from carbon_pipeline.lake.port import Announce
 from carbon_pipeline.schema.row_identity import stamp
 
 ROW_GROUP_ROWS_MAX = 262_144
@@ -93,26 +94,54 @@ class _OpenFile:
                 continue
 
 
+class FileBook:
+    """Every file that an operation is about to write: announced first, and deleted again if staging fails."""
+
+    def __init__(self, io: FileIO, announce: Announce) -> None:
+        self._io = io
+        self._announce = announce
+        self._paths: list[str] = []
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """All of them, in the order in which they were announced."""
+        return tuple(self._paths)
+
+    def enter(self, path: str) -> str:
+        """Announce a file; only then may it be written."""
+        self._announce([path])
+        self._paths.append(path)
+        return path
+
+    def discard(self) -> None:
+        """Delete what there is of them."""
+        for path in self._paths:
+            try:
+                self._io.delete(path)
+            except Exception:  # noqa: S112  # it was never written, or stays on the ledger's list of files
+                continue
+
+
 class RollingWriter:
     """Writes one operation's data files below *folder*, a new file when one is full."""
 
-    def __init__(self, io: FileIO, folder: str, schema: Schema) -> None:
+    def __init__(self, io: FileIO, folder: str, schema: Schema, book: FileBook) -> None:
         self._io = io
         self._folder = folder
         self._schema = schema
+        self._book = book
         self._open: _OpenFile | None = None
         self._done: list[DataFile] = []
-        self._paths: list[str] = []
 
     def write(self, row_groups: Iterable[list[pa.RecordBatch]]) -> Written:
-        """Drain *row_groups*. On any error every file written so far is deleted and the error goes on."""
+        """Drain *row_groups*."""
         try:
             for batches in row_groups:
                 self._guarded(batches)
             self._finish_file()
-        except BaseException:
-            self._discard()
-            raise
+        finally:
+            if self._open is not None:
+                self._open.abandon()
         return Written(
             files=tuple(self._done),
             rows=sum(file.record_count for file in self._done),
@@ -129,8 +158,7 @@ class RollingWriter:
             raise storage_failed("writing data files", error) from error
 
     def _new_file(self) -> _OpenFile:
-        path = f"{self._folder}/{len(self._paths):05d}.parquet"
-        self._paths.append(path)
+        path = self._book.enter(f"{self._folder}/{len(self._done):05d}.parquet")
         self._open = _OpenFile(self._io, path, self._schema)
         return self._open
 
@@ -142,15 +170,6 @@ class RollingWriter:
         except OSError as error:
             raise storage_failed("closing a data file", error) from error
         self._open = None
-
-    def _discard(self) -> None:
-        if self._open is not None:
-            self._open.abandon()
-        for path in self._paths:
-            try:
-                self._io.delete(path)
-            except Exception:  # noqa: S112  # what cannot be deleted now stays below the operation's own folder
-                continue
 
 
 def stamped_row_groups(

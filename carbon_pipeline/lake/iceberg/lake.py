@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 
 import pyarrow as pa
@@ -17,13 +17,13 @@ from carbon_pipeline.lake.iceberg import stamps
 from carbon_pipeline.lake.iceberg.catalog import Catalogs, lake_errors
 from carbon_pipeline.lake.iceberg.commit import commit, load, look, send_once
 from carbon_pipeline.lake.iceberg.fields import COLUMNS_PROPERTY, TableShape, table_shape
-from carbon_pipeline.lake.iceberg.files import RollingWriter, Written, stamped_row_groups
+from carbon_pipeline.lake.iceberg.files import FileBook, RollingWriter, Written, stamped_row_groups
 from carbon_pipeline.lake.iceberg.observe import stamped_with
 from carbon_pipeline.lake.iceberg.plan import CommitPlan, PlanWriter, schema_updates
 from carbon_pipeline.lake.outcome import Outcome, Unknown
-from carbon_pipeline.lake.port import Lake, Staged
+from carbon_pipeline.lake.port import Announce, Lake, Staged
 from carbon_pipeline.ledger.operation import Intent, Operation, Permit, TableHead
-from carbon_pipeline.ratify.evidence import Evidence, Unreachable
+from carbon_pipeline.ratify.evidence import Absent, Evidence, Unreachable
 from carbon_pipeline.schema.mapping import Mapping
 
 
@@ -50,20 +50,26 @@ class IcebergLake(Lake):
             base_snapshot_id=snapshot.snapshot_id if snapshot else None,
         )
 
-    def stage(self, intent: Intent, mapping: Mapping, batches: Iterable[pa.RecordBatch]) -> Staged:
+    def stage(self, intent: Intent, mapping: Mapping, batches: Iterable[pa.RecordBatch], announce: Announce) -> Staged:
         """See `Lake.stage`. Data files go below `data/<operation id>/`, so that each can be told by its path."""
         operation = intent.operation
         table = self._load_at_base(operation)
-        shape = _shape_for(table, mapping)
-        writer = RollingWriter(table.io, f"{table.location()}/data/{operation.id}", shape.schema)
-        groups = stamped_row_groups(batches, operation_id=operation.id, created_at=operation.opened_at)
-        written = writer.write(groups)
-        with lake_errors(f"writing manifests of {operation.dataset.coordinate}"):
-            plan = _plan(table, shape, intent, written)
+        book = FileBook(table.io, announce)
+        try:
+            shape = _shape_for(table, mapping)
+            writer = RollingWriter(table.io, f"{table.location()}/data/{operation.id}", shape.schema, book)
+            groups = stamped_row_groups(batches, operation_id=operation.id, created_at=operation.opened_at)
+            written = writer.write(groups)
+            with lake_errors(f"writing manifests of {operation.dataset.coordinate}"):
+                plan = _plan(table, shape, intent, written, book)
+        except BaseException:
+            book.discard()
+            raise
         return Staged(
             rows=written.rows,
             size_bytes=written.size_bytes,
-            files=(*(file.file_path for file in written.files), *plan.files),
+            snapshot_id=plan.snapshot_id,
+            files=book.paths,
             plan=(table, plan),
         )
 
@@ -83,15 +89,15 @@ class IcebergLake(Lake):
         except LakeUnreachable as error:
             return Unreachable(reason=error.message)
 
-    def fence(self, operation: Operation, head_snapshot_id: int | None) -> bool:
-        """See `Lake.fence`."""
+    def fence(self, operation: Operation, absence: Absent) -> bool:
+        """See `Lake.fence`. The table is the one that was seen, so main's head is asserted to be still the same."""
+        table = absence.seen
+        if not isinstance(table, Table):
+            raise TypeError("the evidence was not gathered by this lake")
         with lake_errors(f"fencing {operation.dataset.coordinate}"):
             catalog = self._catalogs.open(operation.dataset.catalog)
-            table = load(catalog, operation.dataset.identifier)
-            head = table.metadata.current_snapshot()
-            if (head.snapshot_id if head else None) != head_snapshot_id:
-                return False
-            plan = PlanWriter(table).empty({stamps.FENCE: str(operation.id)})
+            book = FileBook(table.io, _unannounced)
+            plan = PlanWriter(table, book).empty({stamps.FENCE: str(operation.id)})
             try:
                 send_once(catalog, table, plan)
             except Exception:
@@ -113,11 +119,15 @@ def _shape_for(table: Table, mapping: Mapping) -> TableShape:
     return table_shape(mapping, table.schema(), table.properties, table.metadata.last_column_id)
 
 
-def _plan(table: Table, shape: TableShape, intent: Intent, written: Written) -> CommitPlan:
+def _plan(table: Table, shape: TableShape, intent: Intent, written: Written, book: FileBook) -> CommitPlan:
     properties = {stamps.WATERMARK: stamps.watermark_of(intent.operation)}
-    return PlanWriter(table, before=schema_updates(table, shape)).replace(
+    return PlanWriter(table, book, before=schema_updates(table, shape)).replace(
         written.files, stamps.snapshot_stamp(intent, written.rows), properties
     )
+
+
+def _unannounced(_: Sequence[str]) -> None:
+    """A fence's one file belongs to no operation that could leave it behind."""
 
 
 def _planned(staged: Staged) -> tuple[Table, CommitPlan]:

@@ -39,6 +39,7 @@ from pyiceberg.table.update import (
 )
 
 from carbon_pipeline.lake.iceberg.fields import COLUMNS_PROPERTY, TableShape
+from carbon_pipeline.lake.iceberg.files import FileBook
 
 _COMPRESSION: Literal["deflate"] = "deflate"
 
@@ -50,8 +51,6 @@ class CommitPlan:
     snapshot_id: int
     updates: tuple[TableUpdate, ...]
     requirements: tuple[TableRequirement, ...]
-    files: tuple[str, ...]
-    """Manifests and manifest list that were written for it."""
 
 
 def schema_updates(table: Table, shape: TableShape) -> tuple[TableUpdate, ...]:
@@ -93,14 +92,15 @@ def live_entries(table: Table) -> list[ManifestEntry]:
 class PlanWriter:
     """Writes the manifests of one commit on top of the table as it was loaded."""
 
-    def __init__(self, table: Table, before: tuple[TableUpdate, ...] = ()) -> None:
+    def __init__(self, table: Table, book: FileBook, before: tuple[TableUpdate, ...] = ()) -> None:
         self._table = table
+        self._book = book
         self._before = before
         self._metadata: TableMetadata = update_table_metadata(table.metadata, before)
         self._parent = table.metadata.current_snapshot()
         self._commit_uuid = uuid4()
         self.snapshot_id = self._metadata.new_snapshot_id()
-        self._paths: list[str] = []
+        self._manifests_written = 0
 
     def replace(self, files: Iterable[DataFile], stamp: dict[str, str], properties: dict[str, str]) -> CommitPlan:
         """A snapshot that holds *files* and nothing of what main held before."""
@@ -130,18 +130,18 @@ class PlanWriter:
         )
 
     def _new_path(self, name: str) -> str:
-        path = self._table.location_provider().new_metadata_location(name)
-        self._paths.append(path)
-        return path
+        return self._book.enter(self._table.location_provider().new_metadata_location(name))
 
     def _manifest(self, entries: list[ManifestEntry]) -> list[ManifestFile]:
         if not entries:
             return []
+        name = f"{self._commit_uuid}-m{self._manifests_written}.avro"
+        self._manifests_written += 1
         with write_manifest(
             format_version=self._metadata.format_version,
             spec=self._metadata.spec(),
             schema=self._metadata.schema(),
-            output_file=self._table.io.new_output(self._new_path(f"{self._commit_uuid}-m{len(self._paths)}.avro")),
+            output_file=self._table.io.new_output(self._new_path(name)),
             snapshot_id=self.snapshot_id,
             avro_compression=_COMPRESSION,
         ) as writer:
@@ -177,9 +177,7 @@ class PlanWriter:
             AssertTableUUID(uuid=self._metadata.table_uuid),
             AssertRefSnapshotId(ref=MAIN_BRANCH, snapshot_id=parent_id),
         )
-        return CommitPlan(
-            snapshot_id=self.snapshot_id, updates=updates, requirements=requirements, files=tuple(self._paths)
-        )
+        return CommitPlan(snapshot_id=self.snapshot_id, updates=updates, requirements=requirements)
 
     def _manifest_list(self, manifests: list[ManifestFile], parent_id: int | None) -> str:
         path = self._new_path(f"snap-{self.snapshot_id}-0-{self._commit_uuid}.avro")

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Self
@@ -18,7 +18,7 @@ from typing import Self
 import duckdb
 import pyarrow as pa
 
-from carbon_pipeline.errors import StorageFailed, UsageError
+from carbon_pipeline.errors import CarbonError, StorageFailed, UsageError
 from carbon_pipeline.query.catalogue import NamedTable, catalogue, quoted
 from carbon_pipeline.query.duckdb.guard import refuse_unless_query
 from carbon_pipeline.query.duckdb.values import is_carried, rows_of
@@ -36,7 +36,12 @@ _UNKNOWN_TABLE = re.compile(r"Table with name (.+?) does not exist")
 class Lakehouse:
     """SQL over the given snapshots. A context manager; one result at a time, a new query ends the one before."""
 
-    def __init__(self, tables: Sequence[NamedTable], *, identity: bool = False) -> None:
+    def __init__(
+        self, tables: Sequence[NamedTable], *, identity: bool = False, unreadable: Mapping[str, str] | None = None
+    ) -> None:
+        """*unreadable* are datasets, as `schema.name`, that could not be opened, each with the reason: a query that
+        names one says so, and every other query goes on."""
+        self._unreadable = dict(unreadable or {})
         self._catalogue = catalogue(tables, identity=identity)
         self._spill = tempfile.TemporaryDirectory(prefix="carbon-query-")
         self._reader: pa.RecordBatchReader | None = None
@@ -56,7 +61,7 @@ class Lakehouse:
     def query(self, sql: str) -> QueryResult:
         """Run one query. `UsageError` for anything else, and for what DuckDB cannot run; rows raise it too."""
         self._end_result()
-        with _explained(self.datasets):
+        with _explained(self.datasets, self._unreadable):
             refuse_unless_query(self._connection, sql)
             relation = self._connection.sql(sql)
             columns, types = tuple(relation.columns), tuple(str(type_) for type_ in relation.types)
@@ -87,7 +92,7 @@ class Lakehouse:
     def _rows(self, reader: pa.RecordBatchReader, types: tuple[str, ...]) -> Iterator[tuple[object, ...]]:
         while True:
             self._refuse_ended(reader)
-            with _explained(self.datasets):
+            with _explained(self.datasets, self._unreadable):
                 try:
                     batch = reader.read_next_batch()
                 except StopIteration:
@@ -111,8 +116,7 @@ class Lakehouse:
             try:
                 self._connection.execute(create_view(view))
             except duckdb.Error as error:
-                reason = str(error).partition("\n")[0]
-                raise StorageFailed(f"the files of {view.schema}.{view.name} cannot be queried: {reason}") from error
+                self._unreadable[f"{view.schema}.{view.name}"] = str(error).partition("\n")[0]
         path = ",".join(quoted(schema) for schema in (*self._catalogue.search_path, "main"))
         self._connection.execute(f"SET search_path = {text_literal(path)}")
 
@@ -145,18 +149,21 @@ def _connect(spill: str) -> duckdb.DuckDBPyConnection:
 
 
 @contextmanager
-def _explained(known: tuple[str, ...]) -> Iterator[None]:
+def _explained(known: tuple[str, ...], unreadable: Mapping[str, str]) -> Iterator[None]:
     """Turn what DuckDB raises into a `UsageError`. While rows stream, its errors arrive as Arrow's."""
     try:
         yield
     except (duckdb.Error, OSError, pa.ArrowException) as error:
-        raise explained(str(error), known) from error
+        raise explained(str(error), known, unreadable) from error
 
 
-def explained(message: str, known: Sequence[str]) -> UsageError:
+def explained(message: str, known: Sequence[str], unreadable: Mapping[str, str]) -> CarbonError:
     """The error for DuckDB's *message*, without its drawing of the line; with the names there are, if one was wrong."""
     kind, _, said = message.partition("\n\nLINE ")[0].partition(": ")
     if found := _UNKNOWN_TABLE.match(said):
+        for dataset, reason in unreadable.items():
+            if found[1] in {dataset, dataset.partition(".")[2]}:
+                return StorageFailed(f"the files of {dataset} cannot be queried: {reason}")
         names = ", ".join(known) or "none; nothing was published yet"
         return UsageError(f"there is no dataset called {found[1]}", remedy=f"Datasets: {names}.")
     if kind == "Permission Error":

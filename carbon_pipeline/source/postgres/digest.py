@@ -1,17 +1,20 @@
-"""The digest of `verify.digest`, computed by PostgreSQL itself over the pinned relation.
+"""The digest of `verify.digest`, computed by PostgreSQL itself: over the pinned relation, or by whoever runs its text.
 
 The expressions are not those of `wire.py`, on purpose: what one gets wrong, the other must not hide.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from psycopg import sql
 
-from carbon_pipeline.schema.mapping import ColumnMapping
-from carbon_pipeline.schema.type_map import BaseKind
+from carbon_pipeline.proof.recorded import RecordedRelation
+from carbon_pipeline.schema.type_map import BaseKind, BaseType
 from carbon_pipeline.source.postgres.failures import explained
-from carbon_pipeline.source.postgres.session import Session
+from carbon_pipeline.source.postgres.session import VALUE_SETTINGS, Session
 from carbon_pipeline.source.postgres.snapshot import Pinned
+from carbon_pipeline.source.relation import RelationKind
 from carbon_pipeline.verify.digest import Digest
 
 _DIGITS = sql.SQL("{column}::text")
@@ -53,33 +56,80 @@ def _speaks_utf8(session: Session) -> bool:
 
 
 def statement(pinned: Pinned, speaks_utf8: bool) -> sql.Composed:
-    """One query over two levels: inside, the canonical texts, each worked out once; outside, pieces and their sum.
+    """The query for the pinned relation."""
+    columns = [(column.source_name, column.base) for column in pinned.mapping.columns]
+    texts, row = _texts(columns, pinned.rows), _row(len(columns), speaks_utf8)
+    return sql.SQL("SELECT count(*), {} FROM ({}) AS texts").format(_sum(row), texts)
 
-    OFFSET 0 keeps the planner from merging the levels. The pieces go through an array, because a function takes a
-    hundred arguments at most and a table has sixteen hundred columns.
+
+def script(relation: RecordedRelation) -> str:
+    """A script for psql that gives `rows` and `checksum` as the source has them when it is run.
+
+    It says by itself what a session of ours would: no setting of whoever runs it shapes a value.
     """
-    texts = [_canonical(column) for column in pinned.mapping.columns]
-    inner = sql.SQL("SELECT {} FROM {} OFFSET 0").format(
-        sql.SQL(", ").join(sql.SQL("{} AS {}").format(text, _alias(i)) for i, text in enumerate(texts)), pinned.rows
+    columns = [(column.source_name, column.base) for column in relation.columns]
+    only = sql.SQL("ONLY " if relation.kind is RelationKind.TABLE else "")
+    rows = sql.SQL("{}{}").format(only, sql.Identifier(relation.schema, relation.name))
+    query = sql.SQL(_SCRIPT).format(
+        settings=sql.SQL("").join(
+            sql.SQL("SET LOCAL {} = {};\n").format(sql.Identifier(name), sql.Literal(value))
+            for name, value in VALUE_SETTINGS.items()
+        ),
+        sum=_sum(_row(len(columns), speaks_utf8=False)),
+        texts=_texts(columns, rows),
     )
-    # An encoding other than UTF-8 is left behind only here: the checksum is over UTF-8 bytes.
+    return query.as_string(None)
+
+
+_SCRIPT = """\
+BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;
+SET LOCAL client_encoding = 'UTF8';
+{settings}\
+SELECT rows, lpad(to_hex((u - CASE WHEN u < 9223372036854775808 THEN 0 ELSE 18446744073709551616 END)::bigint), 16, '0')
+  AS checksum
+FROM (SELECT rows, mod(mod(s, 18446744073709551616) + 18446744073709551616, 18446744073709551616) AS u FROM (
+  SELECT count(*) AS rows, {sum} AS s FROM ({texts}) AS texts
+) AS signed) AS unsigned;
+COMMIT;
+"""
+"""The sum is one of signed numbers; PostgreSQL has no unsigned ones, and prints the sign of none in hexadecimal."""
+
+
+def _texts(columns: Sequence[tuple[str, BaseType]], rows: sql.Composed) -> sql.Composed:
+    """The inner of two levels: the canonical texts, each worked out once.
+
+    OFFSET 0 keeps the planner from merging the levels.
+    """
+    texts = [_canonical(name, base) for name, base in columns]
+    return sql.SQL("SELECT {} FROM {} OFFSET 0").format(
+        sql.SQL(", ").join(sql.SQL("{} AS {}").format(text, _alias(i)) for i, text in enumerate(texts)), rows
+    )
+
+
+def _row(columns: int, speaks_utf8: bool) -> sql.Composed:
+    """A row's text from those of its columns.
+
+    The pieces go through an array, because a function takes a hundred arguments at most and a table has sixteen hundred
+    columns. An encoding other than UTF-8 is left behind only here: the checksum is over UTF-8 bytes.
+    """
     in_utf8 = sql.SQL("{}" if speaks_utf8 else "convert_to({}, 'UTF8')")
     pieces = sql.SQL(", ").join(
         sql.SQL("coalesce(octet_length({})::text || ':' || {} || ';', 'n;')").format(
             in_utf8.format(_alias(i)), _alias(i)
         )
-        for i in range(len(texts))
+        for i in range(columns)
     )
-    row = in_utf8.format(sql.SQL("array_to_string(ARRAY[{}]::text[], '')").format(pieces))
-    return sql.SQL(
-        "SELECT count(*), coalesce(sum(('x' || left(md5({}), 16))::bit(64)::bigint), 0) FROM ({}) AS texts"
-    ).format(row, inner)
+    return in_utf8.format(sql.SQL("array_to_string(ARRAY[{}]::text[], '')").format(pieces))
+
+
+def _sum(row: sql.Composed) -> sql.Composed:
+    return sql.SQL("coalesce(sum(('x' || left(md5({}), 16))::bit(64)::bigint), 0)").format(row)
 
 
 def _alias(i: int) -> sql.Identifier:
     return sql.Identifier(f"c{i}")
 
 
-def _canonical(column: ColumnMapping) -> sql.Composed:
-    unit = sql.Literal(f"1{'0' * (column.base.scale or 0)}") + sql.SQL("::numeric")
-    return CANONICAL[column.base.kind].format(column=sql.Identifier(column.source_name), unit=unit)
+def _canonical(name: str, base: BaseType) -> sql.Composed:
+    unit = sql.Literal(f"1{'0' * (base.scale or 0)}") + sql.SQL("::numeric")
+    return CANONICAL[base.kind].format(column=sql.Identifier(name), unit=unit)

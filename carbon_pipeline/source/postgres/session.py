@@ -50,25 +50,30 @@ class Options:
 DEFAULT_OPTIONS = Options()
 
 
+VALUE_SETTINGS = {
+    "row_security": "off",  # refuses to read where policies would hide rows, instead of hiding them
+    "search_path": "",
+    "datestyle": "ISO, YMD",
+    "intervalstyle": "postgres",
+    "timezone": "UTC",
+    "extra_float_digits": "3",
+    "bytea_output": "hex",
+    "xmloption": "content",
+    "standard_conforming_strings": "on",
+}
+"""What decides which rows are read, and how a value is spelt."""
+
+
 def settings(options: Options, *, statement_seconds: int, local: bool = False) -> sql.Composed:
     """The SET statements of a session or, `local`, of one transaction.
 
     SET and not set_config(): a SELECT would take the transaction's snapshot before we hold a lock.
     """
-    values: dict[str, str] = {
+    values: dict[str, str] = VALUE_SETTINGS | {
         "default_transaction_read_only": "on",
-        "row_security": "off",  # refuses to read where policies would hide rows, instead of hiding them
-        "search_path": "",
         "statement_timeout": f"{statement_seconds}s",
         "lock_timeout": f"{options.lock_seconds}s",
         "idle_in_transaction_session_timeout": f"{options.idle_seconds}s",
-        "datestyle": "ISO, YMD",
-        "intervalstyle": "postgres",
-        "timezone": "UTC",
-        "extra_float_digits": "3",
-        "bytea_output": "hex",
-        "xmloption": "content",
-        "standard_conforming_strings": "on",
         "synchronize_seqscans": "off",  # so that two readings of an unchanged table number its rows alike
         "jit": "off",  # compiling the expressions of a table of a thousand columns takes longer than running them
     }
