@@ -7,13 +7,14 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from carbon_pipeline.control_plane.records import Connection, TlsMode
 from carbon_pipeline.deployment import Deployment, open_deployment, select
 from carbon_pipeline.destination.coordinate import parse_destination
 from carbon_pipeline.embedded_postgres.server import EmbeddedServer
-from carbon_pipeline.errors import RelationNotFound, SetupError, SourceReplaced, UsageError
+from carbon_pipeline.errors import OutcomeUnknown, RelationNotFound, SetupError, SourceReplaced, UsageError
 from carbon_pipeline.settings import project_root, read_settings
 from carbon_pipeline.verify.digest import Equality
 from carbon_pipeline_tests import seaweed
@@ -140,3 +141,22 @@ def test_home_is_in_the_project() -> None:
     assert root is not None
     assert read_settings({"CARBON_USER": "x"}).home == root / ".carbon"
     assert (root / "pyproject.toml").is_file()
+
+
+def test_a_catalog_that_waits_for_a_lock_gives_up(
+    deployment: Deployment, connect: Connect, server: EmbeddedServer
+) -> None:
+    """A stopped writer may hold a table's row in the SQL catalog: whoever comes next is told so, and waits for ever on
+    nothing."""
+    credential, _ = connect("CREATE TABLE waited (id int)")
+    [first] = deployment.sync(credential)
+    assert first.receipt is not None
+    _, table = first.receipt.dataset.identifier
+    with psycopg.connect(
+        host=server.host, port=server.port, user=server.user, password=server.password, dbname="lakehouse"
+    ) as holder:
+        holder.execute("SELECT FROM iceberg_tables WHERE table_name = %s FOR UPDATE", (table,))
+        [second] = deployment.sync(credential)
+        assert isinstance(second.error, OutcomeUnknown)
+    [third] = deployment.sync(credential)
+    assert third.error is None

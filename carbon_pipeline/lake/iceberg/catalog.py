@@ -12,7 +12,8 @@ import requests
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import RESTError
 from pyiceberg.utils.config import Config
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy import make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from carbon_pipeline.errors import LakeUnreachable, StorageFailed, UsageError
 from carbon_pipeline.lake.iceberg.rest import CarbonRestCatalog
@@ -56,11 +57,29 @@ S3_TIMEOUTS = {"s3.connect-timeout": "10", "s3.request-timeout": "60"}
 """Seconds, for PyArrow's S3; without them a hung store would hang the writer."""
 
 
+SQL_TIMEOUTS = {"connect_timeout": "10", "options": "-c lock_timeout=10s -c statement_timeout=60s"}
+"""For a SQL catalog on PostgreSQL. A writer that stops between its UPDATE and its COMMIT holds the table's row; whoever
+waits for that row without a limit waits for that writer."""
+
+
 def _open(config: CatalogConfig) -> Catalog:
     properties = S3_TIMEOUTS | dict(config.properties)
     if config.kind == "rest":
         return CarbonRestCatalog(config.name, **properties)
+    if config.kind == "sql":
+        properties["uri"] = _with_timeouts(properties.get("uri", ""))
     return load_catalog(config.name, **properties)
+
+
+def _with_timeouts(uri: str) -> str:
+    """The address with libpq's parameters for time limits, where it is PostgreSQL's and does not say otherwise."""
+    try:
+        url = make_url(uri)
+    except ArgumentError:
+        return uri  # PyIceberg says what is wrong with it
+    if url.get_backend_name() != "postgresql":
+        return uri
+    return url.update_query_dict({**SQL_TIMEOUTS, **url.query}).render_as_string(hide_password=False)
 
 
 class Catalogs:

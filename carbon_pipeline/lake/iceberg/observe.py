@@ -107,11 +107,21 @@ def _newest_shown(chain: list[Snapshot]) -> OperationId | None:
 def _absence(table: Table, chain: list[Snapshot], missing: int | None, operation: Operation) -> Absent | Broken:
     head = chain[0].snapshot_id if chain else None
     base = operation.base_snapshot_id
-    if base in {snapshot.snapshot_id for snapshot in chain} or (base is None and missing is None):
+    if base in {snapshot.snapshot_id for snapshot in chain}:
         return Absent(head_snapshot_id=head, seen=table)
     if missing is not None:
         return Broken(reason=f"main's ancestry ends at snapshot {missing}, which has expired, before the base")
-    return Broken(reason=f"the base snapshot {base} is not in main's ancestry any more")
+    if base is not None:
+        return Broken(reason=f"the base snapshot {base} is not in main's ancestry any more")
+    if not _reaches_the_first_commit(table.metadata, chain):
+        return Broken(reason="main's ancestry does not reach back to the table's first commit")
+    return Absent(head_snapshot_id=head, seen=table)
+
+
+def _reaches_the_first_commit(metadata: TableMetadata, chain: list[Snapshot]) -> bool:
+    """Whether nothing came before the chain. A missing parent does not say so: some engines' expiry cuts the link to an
+    expired parent. Sequence numbers are never given twice (Iceberg specification, "Sequence Numbers")."""
+    return chain[-1].sequence_number == 1 if chain else metadata.next_sequence_number() == 1
 
 
 def _witnesses(table: Table, operation: Operation) -> Iterator[Witness]:
